@@ -1,0 +1,209 @@
+//! Time: an instant of the store's clock, a delay that the store turns into one, and the clocks
+//! that stores without a server read.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::{Error, Result};
+
+/// An instant with millisecond resolution, counted from the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The latest instant that RFC 3339 can write; later ones are cut to it.
+    pub const MAX: Self = Self(253_402_300_799_999);
+
+    /// The instant this many milliseconds after the Unix epoch.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// This instant moved later by a duration, cut at [`Timestamp::MAX`]; a fraction of a
+    /// millisecond counts as a whole one, so that nothing is ever early.
+    #[must_use]
+    pub fn after(self, delay: Duration) -> Self {
+        let millis = i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(millis).min(Self::MAX.0))
+    }
+
+    /// This instant moved earlier by a duration.
+    #[must_use]
+    pub fn before(self, delay: Duration) -> Self {
+        let millis = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(millis))
+    }
+
+    /// Time passed from `earlier` to this instant; zero when it lies ahead.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339 in UTC with three decimals.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(instant) => write!(f, "{instant:.3}"),
+            Err(_) => write!(f, "{} ms", self.0),
+        }
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let instant: jiff::Timestamp = text
+            .parse()
+            .map_err(|cause| Error::invalid(format!("not a time: {text:?}")).because(cause))?;
+        // A fraction of a millisecond rounds up: a task must never run before the time asked for.
+        let millis = instant.as_nanosecond().div_euclid(1_000_000)
+            + i128::from(instant.as_nanosecond().rem_euclid(1_000_000) != 0);
+        i64::try_from(millis)
+            .map(Self)
+            .map_err(|_| Error::invalid(format!("time out of range: {text}")))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// When something is to happen; the *store* adds a delay to its own clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum When {
+    /// At once.
+    #[default]
+    Now,
+    /// This long after the store has taken the request.
+    After(Duration),
+    /// At an instant of the store's clock.
+    At(Timestamp),
+}
+
+impl When {
+    /// The instant on a clock that reads `now`; `None` when it is not in the future.
+    pub fn due(self, now: Timestamp) -> Option<Timestamp> {
+        let due = match self {
+            Self::Now => return None,
+            Self::After(delay) => now.after(delay),
+            Self::At(instant) => instant.min(Timestamp::MAX),
+        };
+        (due > now).then_some(due)
+    }
+}
+
+/// A clock that stores without a server of their own read.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The present instant.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's wall clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(Timestamp::MAX.0))
+    }
+}
+
+/// A clock that stands still until it is moved by hand, for tests.
+#[derive(Debug)]
+pub struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    /// A clock that shows `start`.
+    pub fn starting_at(start: Timestamp) -> Self {
+        Self(AtomicI64::new(start.0))
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.0.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    /// Sets the clock, also backwards.
+    pub fn set(&self, to: Timestamp) {
+        self.0.store(to.0, Ordering::SeqCst);
+    }
+}
+
+impl Default for ManualClock {
+    /// Starts in the morning of 2026-01-01.
+    fn default() -> Self {
+        Self::starting_at(Timestamp(1_767_254_400_000))
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_in_utc_with_three_decimals() {
+        assert_eq!(
+            Timestamp(1_767_254_400_000).to_string(),
+            "2026-01-01T08:00:00.000Z"
+        );
+    }
+
+    #[test]
+    fn a_time_reads_back_as_it_was_written() {
+        let time = Timestamp(1_767_254_400_123);
+        assert_eq!(time.to_string().parse::<Timestamp>().unwrap(), time);
+    }
+
+    #[test]
+    fn a_fraction_of_a_millisecond_rounds_up() {
+        let time: Timestamp = "2026-01-01T08:00:00.0001Z".parse().unwrap();
+        assert_eq!(time.as_millis(), 1_767_254_400_001);
+        assert_eq!(Timestamp(0).after(Duration::from_nanos(1)), Timestamp(1));
+    }
+
+    #[test]
+    fn the_longest_delay_does_not_overflow() {
+        assert_eq!(Timestamp(5).after(Duration::MAX), Timestamp::MAX);
+        assert_eq!(
+            When::After(Duration::MAX).due(Timestamp(5)),
+            Some(Timestamp::MAX)
+        );
+    }
+
+    #[test]
+    fn the_past_is_not_due_later() {
+        assert_eq!(When::At(Timestamp(5)).due(Timestamp(5)), None);
+        assert_eq!(When::After(Duration::ZERO).due(Timestamp(5)), None);
+    }
+}

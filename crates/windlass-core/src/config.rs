@@ -1,0 +1,265 @@
+//! Settings and their defaults. The defaults are the embedded `default.toml`, which documents each.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::duration;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::retry::Backoff;
+
+/// The text of the defaults, for `windlass config show` and the docs.
+pub const DEFAULT_TOML: &str = include_str!("../default.toml");
+
+/// Every setting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The URL of the place where tasks are kept.
+    pub store: String,
+    /// Settings of the server.
+    pub server: ServerConfig,
+    /// Settings of a worker.
+    pub worker: WorkerConfig,
+    /// Settings of the leader's duties.
+    pub upkeep: UpkeepConfig,
+    /// Settings of tasks that do not say otherwise.
+    pub task: TaskConfig,
+    /// Upper bounds.
+    pub limits: Limits,
+}
+
+/// Settings of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerConfig {
+    /// The address to listen on.
+    pub bind: IpAddr,
+    /// The port to listen on.
+    pub port: u16,
+}
+
+/// Settings of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerConfig {
+    /// How long a worker may be silent.
+    #[serde(with = "duration::text")]
+    pub lease: Duration,
+    /// How often it shows that it lives.
+    #[serde(with = "duration::text")]
+    pub heartbeat: Duration,
+    /// Tasks at once per core.
+    pub concurrency_per_core: u32,
+    /// How long its tasks may go on after it was asked to stop.
+    #[serde(with = "duration::text")]
+    pub shutdown_timeout: Duration,
+    /// Shortest pause between looks for work.
+    #[serde(with = "duration::text")]
+    pub idle_poll_min: Duration,
+    /// Longest pause between looks for work.
+    #[serde(with = "duration::text")]
+    pub idle_poll_max: Duration,
+}
+
+/// Settings of the leader's duties.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpkeepConfig {
+    /// How long a leader leads without renewing.
+    #[serde(with = "duration::text")]
+    pub leader_term: Duration,
+    /// How often it renews.
+    #[serde(with = "duration::text")]
+    pub leader_renewal: Duration,
+    /// How often lost workers are looked for.
+    #[serde(with = "duration::text")]
+    pub sweep: Duration,
+    /// Most tasks per step.
+    pub batch: usize,
+}
+
+/// Settings of tasks that do not say otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskConfig {
+    /// Runs after the first.
+    pub max_retries: u32,
+    /// Crashes survived.
+    pub max_crashes: u32,
+    /// Longest run.
+    #[serde(with = "duration::text")]
+    pub timeout: Duration,
+    /// How long completed and cancelled tasks are kept.
+    #[serde(with = "duration::text")]
+    pub retention: Duration,
+    /// How long dead letters are kept; `None` is for ever.
+    #[serde(serialize_with = "write_age", deserialize_with = "read_age")]
+    pub dead_letter_retention: Option<Duration>,
+    /// The pauses before retries.
+    pub retry: Backoff,
+}
+
+impl Config {
+    /// Reads settings from a TOML text, over the defaults.
+    pub fn parse(text: &str) -> Result<Self> {
+        let bad = |cause| Error::invalid("read the settings").because(cause);
+        let mut table: toml::Table = toml::from_str(DEFAULT_TOML).map_err(bad)?;
+        overlay(&mut table, toml::from_str(text).map_err(bad)?);
+        let config: Self = table.try_into().map_err(bad)?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    fn validate(&self) -> Result<()> {
+        let (worker, upkeep) = (&self.worker, &self.upkeep);
+        if worker.heartbeat.is_zero() || worker.heartbeat * 2 > worker.lease {
+            return Err(Error::invalid(
+                "worker.heartbeat must be above 0 and at most half the lease",
+            ));
+        }
+        if upkeep.leader_renewal.is_zero() || upkeep.leader_renewal * 2 > upkeep.leader_term {
+            return Err(Error::invalid(
+                "upkeep.leader_renewal must be above 0 and at most half the term",
+            ));
+        }
+        if upkeep.batch == 0 || upkeep.sweep.is_zero() {
+            return Err(Error::invalid(
+                "upkeep.batch and upkeep.sweep must be above 0",
+            ));
+        }
+        if worker.idle_poll_min.is_zero() || worker.idle_poll_min > worker.idle_poll_max {
+            return Err(Error::invalid(
+                "worker.idle_poll_min must be above 0 and at most idle_poll_max",
+            ));
+        }
+        self.task.retry.validate()
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::parse("").expect("the embedded defaults are read by a test")
+    }
+}
+
+/// Puts `over` on top of `base`, table by table.
+fn overlay(base: &mut toml::Table, over: toml::Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            // Another shape of backoff has other fields: it replaces the default as a whole.
+            (Some(toml::Value::Table(below)), toml::Value::Table(above))
+                if !(key == "retry" && above.contains_key("shape")) =>
+            {
+                overlay(below, above);
+            }
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+fn write_age<S: serde::Serializer>(
+    age: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match age {
+        None => serializer.serialize_str("forever"),
+        Some(age) => duration::text::serialize(age, serializer),
+    }
+}
+
+fn read_age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text == "forever" {
+        return Ok(None);
+    }
+    duration::parse(&text)
+        .map(Some)
+        .map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_file_is_the_defaults() {
+        let config = Config::default();
+        assert_eq!(config.worker.lease, Duration::from_secs(15));
+        assert_eq!(config.worker.heartbeat * 3, config.worker.lease);
+        assert_eq!(config.upkeep.sweep * 3, config.worker.lease);
+        assert_eq!(config.task.retry, Backoff::default());
+        assert_eq!(config.task.dead_letter_retention, None);
+    }
+
+    #[test]
+    fn every_default_is_documented_above_its_line() {
+        let lines: Vec<_> = DEFAULT_TOML.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            if line.contains('=') && !line.starts_with('#') {
+                assert!(
+                    lines[index - 1].starts_with("# "),
+                    "no comment above: {line}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_file_names_every_setting_there_is() {
+        let file: toml::Table = toml::from_str(DEFAULT_TOML).unwrap();
+        let known = toml::Table::try_from(Config::default()).unwrap();
+        assert_eq!(names("", &file), names("", &known));
+    }
+
+    #[test]
+    fn a_setting_replaces_its_default_and_leaves_the_others() {
+        let config = Config::parse("[worker]\nlease = \"30s\"").unwrap();
+        assert_eq!(config.worker.lease, Duration::from_secs(30));
+        assert_eq!(config.worker.heartbeat, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn another_shape_of_backoff_replaces_the_default_whole() {
+        let config =
+            Config::parse("[task.retry]\nshape = \"fixed\"\ninitial = \"9s\"\njitter = 0.0");
+        let fixed = Backoff::Fixed {
+            initial: Duration::from_secs(9),
+            jitter: 0.0,
+        };
+        assert_eq!(config.unwrap().task.retry, fixed);
+    }
+
+    #[test]
+    fn unknown_and_senseless_settings_are_refused() {
+        for text in [
+            "[worker]\nleese = \"30s\"",
+            "[worker]\nlease = \"soon\"",
+            "[worker]\nheartbeat = \"14s\"",
+            "[worker]\nheartbeat = \"0s\"",
+            "[upkeep]\nbatch = 0",
+            "[task.retry]\njitter = 7.0",
+            "not toml",
+        ] {
+            assert!(Config::parse(text).is_err(), "{text}");
+        }
+    }
+
+    fn names(prefix: &str, table: &toml::Table) -> Vec<String> {
+        let mut names = Vec::new();
+        for (key, value) in table {
+            match value {
+                toml::Value::Table(inner) => {
+                    names.extend(self::names(&format!("{prefix}{key}."), inner));
+                }
+                _ => names.push(format!("{prefix}{key}")),
+            }
+        }
+        names.sort();
+        names
+    }
+}

@@ -1,0 +1,267 @@
+//! The timeline of a task: what the record remembers of the unhappy path, and how the whole story
+//! is told from it.
+//!
+//! The happy path (submit, one claim, completion) is told by the record's own times and costs no
+//! extra write. Only what went otherwise is appended.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::limits::HISTORY_ENTRIES_MAX;
+use crate::state::State;
+use crate::task::{Epoch, TaskRecord};
+use crate::worker::WorkerId;
+
+/// What can stand in a timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Happening {
+    /// It entered the store.
+    Submitted,
+    /// A worker was given it.
+    Claimed,
+    /// A run succeeded.
+    Completed,
+    /// A run failed.
+    Failed,
+    /// A run took longer than allowed.
+    TimedOut,
+    /// The handler said that no retry can help.
+    Discarded,
+    /// Its deadline came before a run, or during one.
+    DeadlinePassed,
+    /// The handler asked to be run later.
+    Snoozed,
+    /// A likely cause of crashes had to wait for another one to end.
+    PutOff,
+    /// A worker gave it back unfinished.
+    Released,
+    /// Its worker was lost.
+    Crashed,
+    /// Someone asked for its cancellation while it ran.
+    CancelRequested,
+    /// It was cancelled.
+    Cancelled,
+    /// Someone asked to run it again, or now.
+    Rerun,
+    /// Someone moved it to another time.
+    Rescheduled,
+}
+
+/// What a transition wants remembered; the store adds who, when and which run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// What happened.
+    pub what: Happening,
+    /// What the handler said of it.
+    pub error: Option<String>,
+}
+
+/// One line of a timeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What happened.
+    pub what: Happening,
+    /// When; the first time, where it happened often in a row.
+    pub at: Timestamp,
+    /// The run it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Run>,
+    /// What the handler said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Who asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Further times that it happened in a row, and the last of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
+}
+
+/// The run that a timeline entry belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its number against the retry budget.
+    pub attempt: u32,
+    /// Its fencing token.
+    pub epoch: Epoch,
+    /// Who ran it.
+    pub worker: WorkerId,
+    /// When it was claimed.
+    pub claimed_at: Timestamp,
+}
+
+/// Repetitions folded into one entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Again {
+    /// How many more.
+    pub count: u32,
+    /// When last.
+    pub last_at: Timestamp,
+}
+
+/// The unhappy part of a task's life, oldest first.
+///
+/// Bounded: snoozes, releases and waits in a row fold into one entry with a count, and beyond
+/// [`HISTORY_ENTRIES_MAX`] the entries in the middle give way, since a record must not grow without
+/// end while how a life began and how it goes now are what people look for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct History(Vec<Entry>);
+
+impl History {
+    /// Reads what [`History::encode`] wrote; nothing stored is an empty history.
+    pub fn decode(stored: Option<&[u8]>) -> Result<Self> {
+        stored.map_or_else(
+            || Ok(Self::default()),
+            |bytes| {
+                serde_json::from_slice(bytes)
+                    .map_err(|cause| Error::corrupt("read a task's history").because(cause))
+            },
+        )
+    }
+
+    /// The form that stores keep; nothing for an empty history.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        Some(serde_json::to_vec(&self.0).expect("entries hold nothing that JSON cannot carry"))
+    }
+
+    /// The entries, oldest first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    /// Appends an entry, within bounds.
+    pub fn push(&mut self, entry: Entry) {
+        if let Some(last) = self.0.last_mut()
+            && is_repetition(last, &entry)
+        {
+            let count = last.again.map_or(0, |again| again.count).saturating_add(1);
+            last.again = Some(Again {
+                count,
+                last_at: entry.at,
+            });
+            last.run = entry.run;
+            return;
+        }
+        if self.0.len() >= HISTORY_ENTRIES_MAX {
+            self.0.remove(HISTORY_ENTRIES_MAX / 2);
+        }
+        self.0.push(entry);
+    }
+
+    /// The last thing that a handler said of a failure.
+    pub fn last_error(&self) -> Option<&str> {
+        self.0.iter().rev().find_map(|entry| entry.error.as_deref())
+    }
+}
+
+/// The whole story of a task, oldest first.
+pub fn timeline(record: &TaskRecord) -> Vec<Entry> {
+    let mut story = vec![plain(Happening::Submitted, record.created_at, None)];
+    let mut epoch_told = None;
+    for entry in record.history.entries() {
+        if let Some(run) = &entry.run
+            && epoch_told != Some(run.epoch)
+        {
+            epoch_told = Some(run.epoch);
+            story.push(plain(Happening::Claimed, run.claimed_at, Some(run.clone())));
+        }
+        story.push(entry.clone());
+    }
+    let run = last_run(record);
+    if let Some(run) = &run
+        && matches!(record.state, State::Running | State::Completed)
+        && epoch_told != Some(run.epoch)
+    {
+        story.push(plain(Happening::Claimed, run.claimed_at, Some(run.clone())));
+    }
+    if let (State::Completed, Some(at)) = (record.state, record.finished_at) {
+        story.push(plain(Happening::Completed, at, run));
+    }
+    story
+}
+
+/// The present or last run of a record.
+pub fn last_run(record: &TaskRecord) -> Option<Run> {
+    Some(Run {
+        attempt: record.attempts,
+        epoch: record.epoch?,
+        worker: record.worker.clone()?,
+        claimed_at: record.claimed_at?,
+    })
+}
+
+fn plain(what: Happening, at: Timestamp, run: Option<Run>) -> Entry {
+    Entry {
+        what,
+        at,
+        run,
+        error: None,
+        by: None,
+        again: None,
+    }
+}
+
+fn is_repetition(last: &Entry, next: &Entry) -> bool {
+    let folds = matches!(
+        next.what,
+        Happening::Snoozed | Happening::PutOff | Happening::Released
+    );
+    folds && last.what == next.what && last.error == next.error && last.by == next.by
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(what: Happening, at: i64) -> Entry {
+        plain(what, Timestamp::from_millis(at), None)
+    }
+
+    #[test]
+    fn snoozes_in_a_row_fold_into_one_entry() {
+        let mut history = History::default();
+        for at in 0..1_000_000 {
+            history.push(entry(Happening::Snoozed, at));
+        }
+        assert_eq!(history.entries().len(), 1);
+        let again = history.entries()[0].again.unwrap();
+        assert_eq!((again.count, again.last_at.as_millis()), (999_999, 999_999));
+    }
+
+    #[test]
+    fn a_long_history_keeps_its_beginning_and_its_end() {
+        let mut history = History::default();
+        for at in 0..5_000 {
+            history.push(entry(Happening::Failed, at));
+        }
+        assert_eq!(history.entries().len(), HISTORY_ENTRIES_MAX);
+        assert_eq!(history.entries()[0].at.as_millis(), 0);
+        assert_eq!(history.entries().last().unwrap().at.as_millis(), 4_999);
+    }
+
+    #[test]
+    fn a_history_reads_back_as_it_was_written() {
+        let mut history = History::default();
+        assert_eq!(history.encode(), None);
+        history.push(Entry {
+            error: Some("lone \u{fffd} and \0".into()),
+            run: Some(Run {
+                attempt: 2,
+                epoch: Epoch(u128::MAX),
+                worker: WorkerId::new("w"),
+                claimed_at: Timestamp::from_millis(1),
+            }),
+            ..entry(Happening::Failed, 5)
+        });
+        let stored = history.encode().unwrap();
+        assert_eq!(History::decode(Some(&stored)).unwrap(), history);
+        assert!(History::decode(Some(b"{")).is_err());
+    }
+}

@@ -1,0 +1,271 @@
+//! What the end of a run makes of a task.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::table::State;
+use crate::clock::When;
+use crate::dice::Dice;
+use crate::history::{Happening, Note};
+use crate::name::QueueName;
+use crate::retry::{self, Backoff, Decision, Failing};
+use crate::task::{Claimed, Lease, Priority};
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ending {
+    /// It succeeded.
+    Completed {
+        /// What the handler returned.
+        result: Option<Bytes>,
+    },
+    /// It failed and may be tried again.
+    Failed {
+        /// What it said.
+        error: String,
+        /// A delay that the handler asked for instead of the backoff.
+        retry_after: Option<Duration>,
+    },
+    /// It took longer than its timeout.
+    TimedOut,
+    /// It failed, and the handler said that no retry can help.
+    Discarded {
+        /// What it said.
+        error: String,
+    },
+    /// The deadline came.
+    DeadlinePassed {
+        /// Whether the handler had started.
+        has_started: bool,
+    },
+    /// The handler wants to be run later; this run does not count.
+    Snoozed {
+        /// How much later.
+        delay: Duration,
+    },
+    /// A suspect that had to wait for another suspect; this run does not count.
+    PutOff,
+    /// Given back unfinished (shutdown, never started, self-fenced); this run does not count.
+    Released,
+    /// The handler stopped because it was cancelled, or called itself off.
+    Cancelled,
+}
+
+/// Where a task goes next, and what is to be kept of how it got there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The state it takes.
+    pub state: State,
+    /// For waiting states: when it is due, by the store's clock.
+    pub when: When,
+    /// Its attempts from now on.
+    pub attempts: u32,
+    /// Its crashes from now on.
+    pub crashes: u32,
+    /// What the handler returned.
+    pub result: Option<Bytes>,
+    /// What its timeline should remember; nothing on the happy path.
+    pub note: Option<Note>,
+}
+
+/// The end of a run as a worker reports it: fenced, and decided for both answers to the question
+/// whether a cancel was requested, since only the store knows that for sure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transition {
+    /// The lease under which it is reported.
+    pub lease: Lease,
+    /// Where the task was claimed from; spares stores a look-up.
+    pub queue: QueueName,
+    /// Where the task was claimed from; spares stores a look-up.
+    pub priority: Priority,
+    /// How long the finished record is kept.
+    pub retention: Duration,
+    /// How long the handler ran.
+    pub took: Option<Duration>,
+    /// What it comes to.
+    pub next: Step,
+    /// The state instead of `next.state` when the store knows of a cancel request.
+    pub next_if_cancelled: State,
+}
+
+impl Transition {
+    /// Adds how long the handler ran.
+    #[must_use]
+    pub fn took(self, took: Duration) -> Self {
+        Self {
+            took: Some(took),
+            ..self
+        }
+    }
+
+    /// The state that the task takes.
+    pub fn chosen_state(&self, is_cancel_requested: bool) -> State {
+        if is_cancel_requested {
+            self.next_if_cancelled
+        } else {
+            self.next.state
+        }
+    }
+}
+
+/// What is known of a running task whose worker does not report its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Runs that count, the present one included.
+    pub attempts: u32,
+    /// Crashes before this one.
+    pub crashes: u32,
+    /// Crashes that it survives.
+    pub max_crashes: u32,
+    /// A cancel waits for it.
+    pub is_cancel_requested: bool,
+}
+
+/// How long a surplus suspect waits: 2 s ± 1 s.
+const PUT_OFF_SECONDS: f64 = 2.0;
+const PUT_OFF_SPREAD_SECONDS: f64 = 1.0;
+
+/// Decides what the reported end of a run makes of its task.
+///
+/// `backoff` is the one of the task's kind or queue; the task's own wins over it.
+pub fn finish(task: &Claimed, ending: Ending, backoff: &Backoff, dice: &mut Dice) -> Transition {
+    let counted = task.attempts;
+    let given_back = task.attempts.saturating_sub(1);
+    let place = |state, when, attempts, note| Step {
+        state,
+        when,
+        attempts,
+        crashes: task.crashes,
+        result: None,
+        note: Some(note),
+    };
+    let note = |what, error| Note { what, error };
+    let retry = |what, error, retry_after, dice: &mut Dice| {
+        let failing = Failing {
+            attempts: counted,
+            max_retries: task.spec.max_retries,
+            retry_after,
+        };
+        let own = task.spec.extras.backoff.as_ref().unwrap_or(backoff);
+        match retry::decide(failing, own, dice) {
+            Decision::Again(delay) => place(
+                State::Retrying,
+                When::After(delay),
+                counted,
+                note(what, error),
+            ),
+            Decision::GiveUp => place(State::DeadLetter, When::Now, counted, note(what, error)),
+        }
+    };
+    let next = match ending {
+        Ending::Completed { result } => Step {
+            state: State::Completed,
+            when: When::Now,
+            attempts: counted,
+            crashes: task.crashes,
+            result,
+            note: None,
+        },
+        Ending::Failed { error, retry_after } => {
+            retry(Happening::Failed, Some(error), retry_after, dice)
+        }
+        Ending::TimedOut => {
+            let error = format!("ran longer than its timeout of {:?}", task.spec.timeout);
+            retry(Happening::TimedOut, Some(error), None, dice)
+        }
+        Ending::Discarded { error } => {
+            let note = note(Happening::Discarded, Some(error));
+            place(State::DeadLetter, When::Now, counted, note)
+        }
+        Ending::DeadlinePassed { has_started } => {
+            let attempts = if has_started { counted } else { given_back };
+            let note = note(
+                Happening::DeadlinePassed,
+                Some(String::from("deadline passed")),
+            );
+            place(State::DeadLetter, When::Now, attempts, note)
+        }
+        Ending::Snoozed { delay } => {
+            let note = note(Happening::Snoozed, None);
+            place(State::Scheduled, When::After(delay), given_back, note)
+        }
+        Ending::PutOff => {
+            let seconds = dice
+                .signed_unit()
+                .mul_add(PUT_OFF_SPREAD_SECONDS, PUT_OFF_SECONDS);
+            let when = When::After(Duration::from_secs_f64(seconds));
+            place(
+                State::Scheduled,
+                when,
+                given_back,
+                note(Happening::PutOff, None),
+            )
+        }
+        Ending::Released => place(
+            State::Pending,
+            When::Now,
+            given_back,
+            note(Happening::Released, None),
+        ),
+        Ending::Cancelled => place(
+            State::Cancelled,
+            When::Now,
+            counted,
+            note(Happening::Cancelled, None),
+        ),
+    };
+    // A success stays a success, since its effect has happened; a cancel wins over the rest.
+    let next_if_cancelled = match next.state {
+        State::Completed => State::Completed,
+        _ => State::Cancelled,
+    };
+    Transition {
+        lease: task.lease(),
+        queue: task.queue.clone(),
+        priority: task.priority,
+        retention: task.spec.retention,
+        took: None,
+        next,
+        next_if_cancelled,
+    }
+}
+
+/// Decides what the loss of its worker makes of a running task: no attempt is spent.
+pub fn expire(held: Held) -> Step {
+    let crashes = held.crashes.saturating_add(1);
+    let state = if held.is_cancel_requested {
+        State::Cancelled
+    } else if crashes > held.max_crashes {
+        State::DeadLetter
+    } else {
+        State::Pending
+    };
+    given_back(held, state, crashes, Happening::Crashed)
+}
+
+/// Decides what becomes of a running task that its worker left behind or never received: neither an
+/// attempt nor a crash is counted.
+pub fn release(held: Held) -> Step {
+    let state = if held.is_cancel_requested {
+        State::Cancelled
+    } else {
+        State::Pending
+    };
+    given_back(held, state, held.crashes, Happening::Released)
+}
+
+fn given_back(held: Held, state: State, crashes: u32, what: Happening) -> Step {
+    Step {
+        state,
+        when: When::Now,
+        attempts: held.attempts.saturating_sub(1),
+        crashes,
+        result: None,
+        note: Some(Note { what, error: None }),
+    }
+}
+
+#[cfg(test)]
+#[path = "ending_tests.rs"]
+mod tests;

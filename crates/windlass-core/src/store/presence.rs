@@ -1,0 +1,138 @@
+//! Parameters and answers of `beat`, `order` and `workers`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::name::QueueName;
+use crate::task::{Lease, TaskId};
+use crate::worker::WorkerId;
+
+/// What a worker tells of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerCard {
+    /// Its machine.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its name among its like, if it has one.
+    pub name: String,
+    /// The version it runs.
+    pub version: String,
+    /// The queues it serves.
+    pub queues: Vec<QueueName>,
+    /// How many tasks it can run at once.
+    pub slots: u32,
+    /// How many it runs now.
+    pub slots_used: u32,
+    /// What it does at present.
+    pub doing: RunOrder,
+}
+
+/// What a queue or worker is told to do, or does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunOrder {
+    /// Work.
+    #[default]
+    Run,
+    /// Take nothing new, until told otherwise.
+    Pause,
+    /// Take nothing new, finish, and end. (Workers only.)
+    Drain,
+}
+
+/// A sign of life.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beat {
+    /// Whose.
+    pub worker: WorkerId,
+    /// What it tells of itself.
+    pub card: WorkerCard,
+    /// How long everything it holds is good for, from the moment the store takes this.
+    pub lease: Duration,
+    /// Everything the worker knows it holds; sent after a claim without an answer, now and then.
+    pub held: Option<HeldLeases>,
+    /// How far its runs have come.
+    pub progress: Vec<ProgressReport>,
+}
+
+/// Everything a worker knows it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLeases {
+    /// The leases.
+    pub leases: Vec<Lease>,
+    /// Only what was claimed longer ago than this counts as unknown to the worker; a claim may be
+    /// on its way to it.
+    pub older_than: Duration,
+}
+
+/// How far one run has come; refused silently when its lease is not valid.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgressReport {
+    /// Which run.
+    pub lease: Lease,
+    /// From 0 to 1.
+    pub fraction: f64,
+    /// What it is doing.
+    pub note: String,
+}
+
+/// What a worker is told in answer to a beat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orders {
+    /// What to do.
+    pub order: RunOrder,
+    /// Runs of this worker for which a cancel was requested.
+    pub cancels: Vec<Lease>,
+    /// Of the leases in `held`: those that are not valid any more.
+    pub lost: Vec<Lease>,
+    /// Unknown to the worker and given back: what `held` did not name.
+    pub given_back: Vec<TaskId>,
+    /// Whether anyone listens to live events.
+    pub is_events_wanted: bool,
+    /// The store's clock.
+    pub now: Timestamp,
+}
+
+/// An order to a queue or a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Run or pause a queue; drain is invalid.
+    Queue {
+        /// Which queue.
+        queue: QueueName,
+        /// What it shall do.
+        order: RunOrder,
+    },
+    /// Run, pause or drain a worker, told to it in its next beat.
+    Worker {
+        /// Which worker.
+        worker: WorkerId,
+        /// What it shall do.
+        order: RunOrder,
+    },
+}
+
+/// What a store knows of a worker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkerRecord {
+    /// Which worker.
+    pub id: WorkerId,
+    /// What it told of itself last.
+    pub card: WorkerCard,
+    /// What it was told to do.
+    pub order: RunOrder,
+    /// Its first beat.
+    pub started_at: Timestamp,
+    /// Its last beat.
+    pub beat_at: Timestamp,
+    /// How long its leases are good for.
+    pub lease_until: Timestamp,
+    /// It was declared lost, or left.
+    pub is_gone: bool,
+    /// How many tasks it holds.
+    pub running_count: u64,
+}

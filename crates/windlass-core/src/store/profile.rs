@@ -1,0 +1,115 @@
+//! What a store is and how it does: answers of `profile` and `inspect`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::limits::Limits;
+use crate::unique::UniqueScope;
+
+/// What a store is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    /// Its sort, e.g. `sqlite`.
+    pub name: &'static str,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// What it promises about acknowledged writes.
+    pub durability: Durability,
+    /// How large things may be.
+    pub limits: Limits,
+}
+
+/// What a store can and cannot do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Tasks of one queue have priorities.
+    pub has_priorities: bool,
+    /// How far a unique key reaches.
+    pub unique_scope: UniqueScope,
+    /// How exact a schedule is.
+    pub schedule_resolution: Duration,
+    /// In what order lists come.
+    pub list_order: ListOrder,
+    /// Other processes can use the same store at the same time.
+    pub is_shared: bool,
+    /// A task can be submitted or completed in the caller's own transaction.
+    pub has_transactions: bool,
+    /// `subscribe` works.
+    pub has_events: bool,
+    /// `series` works.
+    pub has_series: bool,
+}
+
+/// In what order a store lists tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListOrder {
+    /// The last submitted first.
+    NewestFirst,
+    /// One state after the other, newest in that state first.
+    StateByState,
+}
+
+/// What a store promises about acknowledged writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing acknowledged is lost: process kill, power cut, restart.
+    Durable,
+    /// The writes of the last moments may be lost in a power cut.
+    Window {
+        /// In words, for people.
+        loss: String,
+    },
+    /// All is lost with the process.
+    Volatile,
+}
+
+/// How closely to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Does it answer?
+    Ping,
+    /// Is it well?
+    Full,
+    /// Is it well, and mend what can be mended without loss.
+    Repair,
+}
+
+/// How a store does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    /// Its clock.
+    pub now: Timestamp,
+    /// It accepts writes.
+    pub is_writable: bool,
+    /// The version of the server or library behind it.
+    pub version: String,
+    /// What an operator should know; empty for a ping.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that an operator should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was looked at, in one word.
+    pub subject: &'static str,
+    /// What was seen, in a sentence.
+    pub text: String,
+    /// What to do about it; empty when there is nothing to do.
+    pub advice: String,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Just to know.
+    Info,
+    /// Not good in the long run.
+    Warning,
+    /// Promises are broken.
+    Problem,
+}

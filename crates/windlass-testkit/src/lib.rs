@@ -1,0 +1,1 @@
+//! The tests that every store must pass, and what they need.
