@@ -21,4 +21,4 @@ pub mod subject;
 
 pub use draft::Draft;
 pub use scene::{Run, Scene, check};
-pub use subject::Subject;
+pub use subject::{MemorySubject, Subject};
