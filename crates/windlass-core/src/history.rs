@@ -44,6 +44,8 @@ pub enum Happening {
     CancelRequested,
     /// It was cancelled.
     Cancelled,
+    /// It will not run again by itself.
+    DeadLetter,
     /// Someone asked to run it again, or now.
     Rerun,
     /// Someone moved it to another time.
@@ -155,10 +157,61 @@ impl History {
         self.0.push(entry);
     }
 
+    /// Appends what the end of a run leaves to remember: its note, and the terminal state it led
+    /// to where the note does not say so itself. Success leaves nothing; the record tells of it.
+    pub fn end_run(&mut self, end: EndOfRun) {
+        let EndOfRun {
+            at,
+            run,
+            note,
+            state,
+        } = end;
+        let told = note.as_ref().map(|note| note.what);
+        if let Some(Note { what, error }) = note {
+            self.push(Entry {
+                error,
+                ..plain(what, at, run.clone())
+            });
+        }
+        match state {
+            State::Cancelled if told != Some(Happening::Cancelled) => {
+                self.push(plain(Happening::Cancelled, at, run));
+            }
+            State::DeadLetter => self.push(plain(Happening::DeadLetter, at, run)),
+            _ => {}
+        }
+    }
+
+    /// Appends what someone asked for.
+    pub fn asked(&mut self, what: Happening, at: Timestamp, by: Option<String>) {
+        self.push(Entry {
+            by,
+            ..plain(what, at, None)
+        });
+    }
+
+    /// Appends the completion that a rerun is about to wipe from the record itself.
+    pub fn keep_completion(&mut self, at: Timestamp, run: Option<Run>) {
+        self.push(plain(Happening::Completed, at, run));
+    }
+
     /// The last thing that a handler said of a failure.
     pub fn last_error(&self) -> Option<&str> {
         self.0.iter().rev().find_map(|entry| entry.error.as_deref())
     }
+}
+
+/// The end of a run, as a timeline sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndOfRun {
+    /// When.
+    pub at: Timestamp,
+    /// Which run.
+    pub run: Option<Run>,
+    /// What to remember of it.
+    pub note: Option<Note>,
+    /// The state that the task took.
+    pub state: State,
 }
 
 /// The whole story of a task, oldest first.

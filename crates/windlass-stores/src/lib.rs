@@ -4,11 +4,9 @@
 //! names in it; its statements are files under `sql/`, named after the methods of the trait.
 //! Stores do not import each other.
 
-use std::sync::Arc;
+mod filter;
+pub mod memory;
+mod url;
+mod wakes;
 
-use windlass_core::{Error, Result, Store};
-
-/// Opens the store that a URL names.
-pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
-    Err(Error::invalid(format!("no store for {url}")))
-}
+pub use url::open;
