@@ -79,7 +79,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// An error and every cause behind it, in one line.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| error.source())
+    std::iter::successors(Some(error), |error| (*error).source())
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(": ")

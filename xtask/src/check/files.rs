@@ -30,8 +30,20 @@ const MACHINE_BOUND: &[&str] = &[
 
 /// How statements begin; a text in a `.rs` file that begins so belongs into a file of its own.
 const STATEMENTS: &[&str] = &[
-    "SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH ", "CREATE ", "DROP ", "ALTER ", "PRAGMA ",
-    "BEGIN ", "VACUUM", "REPLACE ", "SAVEPOINT ", "redis.call",
+    "SELECT ",
+    "INSERT ",
+    "UPDATE ",
+    "DELETE ",
+    "WITH ",
+    "CREATE ",
+    "DROP ",
+    "ALTER ",
+    "PRAGMA ",
+    "BEGIN ",
+    "VACUUM",
+    "REPLACE ",
+    "SAVEPOINT ",
+    "redis.call",
 ];
 
 /// A committed file that is text.
@@ -44,7 +56,10 @@ pub(super) struct TextFile {
 impl TextFile {
     /// Its lines, numbered from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text.lines().enumerate().map(|(at, line)| (at + 1, line))
+        self.text
+            .lines()
+            .enumerate()
+            .map(|(at, line)| (at + 1, line))
     }
 
     fn is_rust(&self) -> bool {
@@ -81,10 +96,7 @@ fn committed(root: &Path) -> Result<Vec<String>> {
             .args(["--cached", "--others", "--exclude-standard"])
             .current_dir(root),
     )?;
-    Ok(list
-        .split_terminator('\0')
-        .map(ToOwned::to_owned)
-        .collect())
+    Ok(list.split_terminator('\0').map(ToOwned::to_owned).collect())
 }
 
 fn found(root: &Path, folder: &str) -> Result<Vec<String>> {

@@ -172,7 +172,10 @@ fn names_module(text: &str, module: &str) -> bool {
     let code = text.split("//").next().unwrap_or_default();
     ["crate::", "super::"]
         .iter()
-        .flat_map(|parent| code.match_indices(&format!("{parent}{module}")).collect::<Vec<_>>())
+        .flat_map(|parent| {
+            code.match_indices(&format!("{parent}{module}"))
+                .collect::<Vec<_>>()
+        })
         .any(|(at, found)| {
             let rest = &code[at + found.len()..];
             !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
@@ -231,7 +234,10 @@ mod tests {
         assert!(names_module("use super::sqlite;", "sqlite"));
         assert!(!names_module("use crate::memory_map::Book;", "memory"));
         assert!(!names_module("// unlike crate::memory, this one", "memory"));
-        assert!(is_part_of("crates/windlass-stores/src/sqlite/claim.rs", "sqlite"));
+        assert!(is_part_of(
+            "crates/windlass-stores/src/sqlite/claim.rs",
+            "sqlite"
+        ));
         assert!(is_part_of("crates/windlass-stores/src/sqlite.rs", "sqlite"));
         assert!(!is_part_of("crates/windlass-stores/src/lib.rs", "sqlite"));
     }

@@ -87,9 +87,12 @@ pub(crate) fn obstacle() -> Option<String> {
         disk.mount()?;
         disk.unmount()
     });
-    rehearsal
-        .err()
-        .map(|error| format!("a loop device cannot be mounted here: {}", shell::chain(error.as_ref())))
+    rehearsal.err().map(|error| {
+        format!(
+            "a loop device cannot be mounted here: {}",
+            shell::chain(error.as_ref())
+        )
+    })
 }
 
 pub(crate) fn run(args: &Args) -> Result {
@@ -166,7 +169,10 @@ fn run_try(args: &Args, number: u32, dice: &mut Dice) -> Result<Audit> {
             eprintln!("try {number}: {wrong}");
         }
         let kept = disk.keep(&shell::repository_root().join(&args.evidence), number)?;
-        eprintln!("try {number}: ledger and disk image are in {}", kept.display());
+        eprintln!(
+            "try {number}: ledger and disk image are in {}",
+            kept.display()
+        );
     }
     disk.unmount()?;
     Ok(audit)

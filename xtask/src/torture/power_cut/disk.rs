@@ -96,11 +96,11 @@ impl Disk {
         let place = evidence.join(format!("power-cut-{}-{number}", std::process::id()));
         fs::create_dir_all(&place)?;
         // `cp` leaves the holes of a sparse file holes.
-        shell::output(
-            shell::program("cp")?
-                .arg("--sparse=always")
-                .args([&self.image, &self.folder().join("ledger.log"), &place]),
-        )?;
+        shell::output(shell::program("cp")?.arg("--sparse=always").args([
+            &self.image,
+            &self.folder().join("ledger.log"),
+            &place,
+        ]))?;
         Ok(place)
     }
 }

@@ -118,10 +118,7 @@ impl Ledger {
     }
 }
 
-fn take_runs<'a>(
-    runs: &mut HashMap<TaskId, Run>,
-    items: impl Iterator<Item = &'a str>,
-) -> Result {
+fn take_runs<'a>(runs: &mut HashMap<TaskId, Run>, items: impl Iterator<Item = &'a str>) -> Result {
     for item in items {
         let run = parse_run(item)?;
         runs.insert(run.id.clone(), run);
@@ -155,8 +152,12 @@ mod tests {
             state: State::DeadLetter,
         };
         let mut ledger = Ledger::default();
-        ledger.take(line(Word::SentInsert, ["a", "b"]).trim_end()).unwrap();
-        ledger.take(line_of_runs(Word::AckedApply, [&run]).trim_end()).unwrap();
+        ledger
+            .take(line(Word::SentInsert, ["a", "b"]).trim_end())
+            .unwrap();
+        ledger
+            .take(line_of_runs(Word::AckedApply, [&run]).trim_end())
+            .unwrap();
         assert_eq!(ledger.sent_inserts.len(), 2);
         assert_eq!(ledger.acked_applies[&run.id], run);
     }
