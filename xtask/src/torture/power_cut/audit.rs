@@ -60,16 +60,18 @@ pub(super) async fn run(url: &str, ledger: &Ledger) -> Audit {
         acked_applies: ledger.acked_applies.len() as u64,
         ..Audit::default()
     };
-    if let Err(error) = look(url, ledger, &mut audit).await {
+    let looked = match windlass_stores::open(url).await {
+        Ok(store) => look(store.as_ref(), ledger, &mut audit).await,
+        Err(error) => Err(error.into()),
+    };
+    if let Err(error) = looked {
         let text = shell::chain(error.as_ref());
         audit.wrong.push(format!("the audit failed: {text}"));
     }
     audit
 }
 
-async fn look(url: &str, ledger: &Ledger, audit: &mut Audit) -> Result {
-    let store = windlass_stores::open(url).await?;
-    let store = store.as_ref();
+async fn look(store: &dyn Store, ledger: &Ledger, audit: &mut Audit) -> Result {
     check_health(store, audit).await?;
     let records = read_all(store, audit).await?;
     check_losses(&records, ledger, audit);
@@ -297,3 +299,7 @@ fn check_drained(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: 
         }
     }
 }
+
+#[cfg(test)]
+#[path = "audit_tests.rs"]
+mod tests;

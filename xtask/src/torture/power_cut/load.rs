@@ -14,6 +14,7 @@ use windlass_core::state::{self, Ending};
 use windlass_core::store::{
     Applied, ApplyParams, Beat, Claim, ClaimParams, Inserted, Quota, Reservation, WorkerCard,
 };
+use windlass_core::task::Extras;
 use windlass_core::{
     Claimed, Kind, NewTask, Priority, QueueName, Spec, State, Store, TaskId, When, WorkerId,
 };
@@ -113,7 +114,7 @@ async fn load(args: &LoadArgs) -> Result<Never> {
             store: Arc::clone(&store),
             waiting: Arc::clone(&waiting),
             dice: Dice::seeded(args.seed ^ number),
-            spec: plain_spec()?,
+            spec: plain_spec(),
         };
         parts.spawn(inserter.run());
     }
@@ -132,14 +133,30 @@ async fn load(args: &LoadArgs) -> Result<Never> {
     }
 }
 
-fn plain_spec() -> Result<Spec> {
-    let defaults = Config::parse("")?.task;
-    Ok(Spec {
+/// What the defaults say.
+pub(super) fn plain_spec() -> Spec {
+    let defaults = Config::default().task;
+    Spec {
         max_retries: defaults.max_retries,
         max_crashes: defaults.max_crashes,
         timeout: defaults.timeout,
         retention: defaults.retention,
-        extras: windlass_core::task::Extras::default(),
+        extras: Extras::default(),
+    }
+}
+
+/// A task with the payload that belongs to its id.
+pub(super) fn plain_task(id: TaskId, queue: QueueName, spec: &Spec) -> Result<NewTask> {
+    Ok(NewTask {
+        kind: Kind::new("torture.power-cut")?,
+        queue,
+        priority: Priority::Normal,
+        payload: payload_of(&id).into(),
+        when: When::Now,
+        spec: spec.clone(),
+        idempotency_key: None,
+        unique: None,
+        id,
     })
 }
 
@@ -185,23 +202,15 @@ impl Inserter {
             count,
         }];
         let ids = self.store.reserve(wanted).await?;
-        let kind = Kind::new("torture.power-cut")?;
-        let task = |id: TaskId, dice: &mut Dice| NewTask {
-            kind: kind.clone(),
-            queue: queue.clone(),
-            priority: *pick(&Priority::DESCENDING, dice),
-            payload: payload_of(&id).into(),
-            when: if dice.unit() < 0.05 {
-                When::After(LATER)
-            } else {
-                When::Now
-            },
-            spec: self.spec.clone(),
-            idempotency_key: None,
-            unique: None,
-            id,
-        };
-        Ok(ids.into_iter().map(|id| task(id, &mut self.dice)).collect())
+        let tasks = ids.into_iter().map(|id| {
+            let mut task = plain_task(id, queue.clone(), &self.spec)?;
+            task.priority = *pick(&Priority::DESCENDING, &mut self.dice);
+            if self.dice.unit() < 0.05 {
+                task.when = When::After(LATER);
+            }
+            Ok(task)
+        });
+        tasks.collect()
     }
 }
 

@@ -133,7 +133,7 @@ impl Percentiles {
     }
 
     pub(super) fn json(&self) -> Value {
-        let millis = |percent| self.at(percent).as_secs_f64() * 1000.0;
+        let millis = |percent| self.at(percent).as_nanos() as f64 / 1e6;
         json!({"p50": millis(50), "p95": millis(95), "p99": millis(99)})
     }
 
