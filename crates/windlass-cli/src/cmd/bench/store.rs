@@ -94,7 +94,8 @@ async fn claim_then_apply(
     let mut claimed = Measured::default();
     let mut held = Vec::new();
     while claimed.tasks < inserted / 2 && claimed.took < effort.step {
-        let (tasks, took) = scene.claim(batch).await?;
+        let left = usize::try_from(inserted / 2 - claimed.tasks).unwrap_or(batch);
+        let (tasks, took) = scene.claim(batch.min(left)).await?;
         if tasks.is_empty() {
             break;
         }
