@@ -1,1 +1,59 @@
-fn main() {}
+//! The chores of windlass, one file each. Run them with `cargo xtask CHORE`.
+//!
+//! Nothing of the product lives here, and the product never depends on it.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "a chore speaks to the person or the CI that runs it"
+)]
+
+mod bench;
+mod check;
+mod schema;
+mod setup;
+mod shell;
+mod test;
+mod torture;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// What a chore answers; the error is one that a person reads.
+type Result<T = (), E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// Chores of the windlass repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+enum Chore {
+    /// Find what the tests need and install what is missing from Debian's packages.
+    Setup,
+    /// Run every test: setup, `cargo test --workspace`, a short power-cut torture.
+    Test(test::Args),
+    /// Check format, lints and the rules of the repository.
+    Check,
+    /// Write (or with --check compare) the committed schema dumps.
+    Schema(schema::Args),
+    /// Attack windlass and let an independent auditor judge; prints one JSON verdict.
+    Torture(torture::Args),
+    /// Measure: runs `windlass bench` as a release build.
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Chore::parse() {
+        Chore::Setup => setup::run(setup::Voice::Full),
+        Chore::Test(args) => test::run(&args),
+        Chore::Check => check::run(),
+        Chore::Schema(args) => schema::run(&args),
+        Chore::Torture(args) => torture::run(args),
+        Chore::Bench(args) => bench::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", shell::chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}

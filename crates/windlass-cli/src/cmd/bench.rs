@@ -1,0 +1,242 @@
+//! `windlass bench`: measures a store from outside, through the contract that the engine uses.
+
+mod backlog;
+mod disk;
+mod enqueue;
+mod report;
+mod scene;
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tempfile::TempDir;
+use windlass::core::store::Durability;
+use windlass::core::{Error, ErrorKind, Result, Store};
+
+use self::report::{Report, Surroundings};
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass bench                                   the embedded store, every batch size
+  windlass bench --batch 500 -o json               one batch size, one line of JSON
+  windlass bench --mode enqueue --producers 64     64 producers, one task per call
+  windlass bench --mode backlog                    what a claim costs with 1,000,000 tasks waiting
+  windlass bench --store memory:                   another store";
+
+/// What to measure.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// What to measure.
+    #[arg(long, value_enum, default_value_t = Mode::Store)]
+    mode: Mode,
+    /// The store's URL; by default a fresh SQLite file on the disk of the current folder, removed
+    /// afterwards. Never taken from the environment: a measurement is no guest for a store at work.
+    /// For mode `backlog` give two, the first for the short backlog.
+    #[arg(
+        long = "store",
+        value_name = "URL",
+        env = "WINDLASS_STORE",
+        hide_env_values = true
+    )]
+    stores: Vec<String>,
+    /// Durability of the fresh SQLite file.
+    #[arg(long, value_enum, default_value_t = FileDurability::Durable)]
+    durability: FileDurability,
+    /// How many tasks at most; fewer where the time is over first.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    tasks: u64,
+    /// Size of each payload.
+    #[arg(long, default_value_t = 100, value_name = "BYTES")]
+    payload_bytes: usize,
+    /// Tasks per call. By default: 1, 10, 100, 500 and 1000 in turn (mode `store`), 1 (`enqueue`),
+    /// 500 (`backlog`).
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    batch: Option<u32>,
+    /// Callers at the same time (mode `enqueue`).
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    producers: u32,
+    /// Tasks that wait in the long backlog (mode `backlog`).
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+    backlog: u64,
+    /// Longest time for one step of a measurement.
+    #[arg(long, default_value_t = 3.0, value_name = "SECONDS")]
+    step_seconds: f64,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Insert, claim, apply, and claim with apply in one trip, one caller.
+    Store,
+    /// Many callers insert at once.
+    Enqueue,
+    /// Claim and apply with few and with many tasks waiting.
+    Backlog,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FileDurability {
+    /// Nothing acknowledged is lost, also in a power cut.
+    Durable,
+    /// The last moments may be lost in a power cut.
+    Fast,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people.
+    Table,
+    /// One JSON object per line.
+    Json,
+}
+
+/// How much to measure, read from the arguments.
+struct Effort {
+    tasks: u64,
+    payload_bytes: usize,
+    step: Duration,
+}
+
+pub(crate) async fn run(args: Args) -> Result<()> {
+    let effort = Effort {
+        tasks: args.tasks,
+        payload_bytes: args.payload_bytes,
+        step: Duration::try_from_secs_f64(args.step_seconds)
+            .map_err(|cause| Error::invalid("--step-seconds").because(cause))?,
+    };
+    let places = Places::find(&args)?;
+    let first = places.open(0).await?;
+    let surroundings = Surroundings {
+        store: first.profile().name,
+        durability: name_of(&first.profile().durability),
+        place: places.describe(),
+        payload_bytes: args.payload_bytes,
+        fdatasync: disk::fdatasync_median(places.folder())?,
+    };
+    let mut report = Report::begin(args.output, surroundings);
+    let batch = args.batch.map(|batch| batch as usize);
+    match args.mode {
+        Mode::Store => {
+            drop(first);
+            for size in batch.map_or_else(|| store::BATCHES.to_vec(), |batch| vec![batch]) {
+                // A fresh file each time: the history of one size must not weigh on the next.
+                store::run(places.open(size).await?, size, &effort, &mut report).await?;
+            }
+        }
+        Mode::Enqueue => {
+            let callers = enqueue::Callers {
+                producers: args.producers,
+                batch: batch.unwrap_or(1),
+            };
+            enqueue::run(first, callers, &effort, &mut report).await?;
+        }
+        Mode::Backlog => {
+            let lengths = backlog::Lengths {
+                long: args.backlog,
+                batch: batch.unwrap_or(500),
+            };
+            let second = places.open_second().await?;
+            backlog::run([first, second], lengths, &effort, &mut report).await?;
+        }
+    }
+    report.end();
+    Ok(())
+}
+
+/// Where the measured stores are.
+enum Places {
+    /// SQLite files in a folder of our own, which goes when this is dropped.
+    Private {
+        folder: TempDir,
+        durability: FileDurability,
+    },
+    /// What the user named.
+    Given(Vec<String>),
+}
+
+impl Places {
+    fn find(args: &Args) -> Result<Self> {
+        if !args.stores.is_empty() {
+            let wanted = if args.mode == Mode::Backlog { 2 } else { 1 };
+            if args.stores.len() != wanted {
+                return Err(Error::invalid(format!(
+                    "this mode needs --store {wanted} times"
+                )));
+            }
+            return Ok(Self::Given(args.stores.clone()));
+        }
+        // Not in the system's folder for such things: that is often memory, where flushing is free.
+        let folder = tempfile::Builder::new()
+            .prefix(".windlass-bench-")
+            .tempdir_in(".")
+            .map_err(|cause| {
+                Error::new(ErrorKind::Unavailable, "make a folder in the current one")
+                    .because(cause)
+            })?;
+        Ok(Self::Private {
+            folder,
+            durability: args.durability,
+        })
+    }
+
+    /// A store; of our own files a different one for each number.
+    async fn open(&self, number: usize) -> Result<Arc<dyn Store>> {
+        match self {
+            Self::Private { folder, durability } => {
+                let file = folder.path().join(format!("tasks-{number}.db"));
+                let durability = match durability {
+                    FileDurability::Durable => "durable",
+                    FileDurability::Fast => "fast",
+                };
+                windlass::open(&format!(
+                    "sqlite:{}?durability={durability}",
+                    file.display()
+                ))
+                .await
+            }
+            Self::Given(urls) => windlass::open(&urls[0]).await,
+        }
+    }
+
+    async fn open_second(&self) -> Result<Arc<dyn Store>> {
+        match self {
+            Self::Private { .. } => self.open(1).await,
+            Self::Given(urls) => windlass::open(&urls[1]).await,
+        }
+    }
+
+    /// Where flushing is measured.
+    fn folder(&self) -> &std::path::Path {
+        match self {
+            Self::Private { folder, .. } => folder.path(),
+            Self::Given(_) => std::path::Path::new("."),
+        }
+    }
+
+    /// Says where, without the URL, which may hold a password.
+    fn describe(&self) -> String {
+        match self {
+            Self::Private { folder, .. } => {
+                format!(
+                    "a fresh file in {}, removed afterwards",
+                    folder.path().display()
+                )
+            }
+            Self::Given(_) => String::from("as given"),
+        }
+    }
+}
+
+fn name_of(durability: &Durability) -> &'static str {
+    match durability {
+        Durability::Durable => "durable",
+        Durability::Window { .. } => "fast",
+        Durability::Volatile => "volatile",
+    }
+}

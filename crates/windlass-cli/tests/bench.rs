@@ -1,0 +1,80 @@
+//! `windlass bench` as a user runs it: the real binary, its output and its exit codes.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bench(options: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .arg("bench")
+        .args(options)
+        .output()
+        .unwrap()
+}
+
+/// Runs a small measurement and reads its lines of JSON.
+fn measured(options: &[&str]) -> Vec<Value> {
+    let small = ["--tasks", "200", "--step-seconds", "0.2", "-o", "json"];
+    let output = bench(&[&small, options].concat());
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaints}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn assert_positive(object: &Value, fields: &[&str]) {
+    for field in fields {
+        let number = object[field].as_f64().unwrap_or_default();
+        assert!(number > 0.0, "{field} in {object}");
+    }
+}
+
+#[test]
+fn mode_store_prints_one_object_per_batch_size() {
+    let objects = measured(&["--store", "memory:"]);
+    let batches: Vec<_> = objects.iter().map(|object| &object["batch"]).collect();
+    assert_eq!(batches, [1, 10, 100, 500, 1000]);
+    for object in &objects {
+        assert_eq!(
+            (&object["mode"], &object["store"]),
+            (&"store".into(), &"memory".into())
+        );
+        assert_positive(object, &["insert_per_s", "claim_per_s", "apply_per_s"]);
+        assert_positive(object, &["claim_apply_per_s", "fdatasync_us", "tasks"]);
+    }
+}
+
+#[test]
+fn mode_enqueue_tells_rate_and_latency() {
+    let objects = measured(&[
+        "--mode",
+        "enqueue",
+        "--producers",
+        "8",
+        "--store",
+        "memory:",
+    ]);
+    assert_eq!(objects.len(), 1);
+    assert_eq!(objects[0]["tasks"], 200);
+    assert_positive(&objects[0], &["tasks_per_s", "fdatasync_us"]);
+    assert_positive(&objects[0]["latency_ms"], &["p50", "p95", "p99"]);
+}
+
+#[test]
+fn mode_backlog_tells_the_ratio() {
+    let stores = ["--store", "memory:", "--store", "memory:"];
+    let lengths = ["--mode", "backlog", "--backlog", "2000", "--batch", "50"];
+    let objects = measured(&[&stores[..], &lengths[..]].concat());
+    assert_eq!(objects[0]["long_backlog"], 2000);
+    assert_positive(&objects[0], &["claim_ratio", "claim_apply_ratio"]);
+}
+
+#[test]
+fn an_unknown_store_is_an_invalid_request() {
+    let output = bench(&["--store", "abacus:"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: "));
+}

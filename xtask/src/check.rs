@@ -1,0 +1,116 @@
+//! `cargo xtask check`: format, lints, and the rules of this repository.
+//!
+//! The rules are functions that answer a list of offences. They run here and, one test each, in
+//! `cargo test`, so that breaking one fails in the usual place.
+
+mod files;
+mod imports;
+
+use crate::{Result, shell};
+
+/// A rule of the repository: its name and a function that finds what breaks it.
+type Rule = (&'static str, fn() -> Result<Vec<String>>);
+
+const RULES: &[Rule] = &[
+    ("crates import only what DESIGN allows", imports::crates),
+    (
+        "core reaches no runtime and no driver",
+        imports::core_is_pure,
+    ),
+    (
+        "stores do not import each other",
+        imports::stores_are_strangers,
+    ),
+    ("no source file is over 600 lines", files::short),
+    ("every .rs file opens with //!", files::introduced),
+    ("no query text in .rs files", files::queries_elsewhere),
+    ("nothing names this machine or a registry", files::portable),
+];
+
+pub(crate) fn run() -> Result {
+    let mut broken = Vec::new();
+    let format = shell::run(shell::cargo().args(["fmt", "--all", "--check"]));
+    report(
+        "format",
+        format.map_err(|error| error.to_string()),
+        &mut broken,
+    );
+    let lints = shell::run(
+        shell::cargo()
+            .args(["clippy", "--workspace", "--all-targets", "--quiet"])
+            .args(["--", "-D", "warnings"]),
+    );
+    report(
+        "lints",
+        lints.map_err(|error| error.to_string()),
+        &mut broken,
+    );
+    for (name, rule) in RULES {
+        let offences = rule()?;
+        let verdict = if offences.is_empty() {
+            Ok(())
+        } else {
+            Err(offences.join("\n       "))
+        };
+        report(name, verdict, &mut broken);
+    }
+    if broken.is_empty() {
+        return Ok(());
+    }
+    Err(format!("broken: {}", broken.join("; ")).into())
+}
+
+fn report(name: &'static str, verdict: Result<(), String>, broken: &mut Vec<&'static str>) {
+    match verdict {
+        Ok(()) => println!("ok     {name}"),
+        Err(why) => {
+            println!("BROKEN {name}\n       {why}");
+            broken.push(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: fn() -> Result<Vec<String>>) {
+        let offences = rule().unwrap();
+        assert!(offences.is_empty(), "{}", offences.join("\n"));
+    }
+
+    #[test]
+    fn crates_import_only_what_the_design_allows() {
+        check(imports::crates);
+    }
+
+    #[test]
+    fn core_reaches_no_runtime_and_no_driver() {
+        check(imports::core_is_pure);
+    }
+
+    #[test]
+    fn stores_do_not_import_each_other() {
+        check(imports::stores_are_strangers);
+    }
+
+    #[test]
+    fn no_source_file_is_over_600_lines() {
+        check(files::short);
+    }
+
+    #[test]
+    fn every_rust_file_opens_with_what_lives_there() {
+        check(files::introduced);
+    }
+
+    #[test]
+    fn query_text_is_in_files_of_its_own() {
+        check(files::queries_elsewhere);
+    }
+
+    #[test]
+    fn nothing_names_this_machine_or_a_registry() {
+        check(files::portable);
+    }
+}

@@ -1,0 +1,153 @@
+//! `cargo xtask test`: everything that must pass, with one honest total at the end.
+
+use std::io::{BufRead, BufReader};
+use std::ops::AddAssign;
+use std::process::Stdio;
+
+use crate::torture::power_cut;
+use crate::{Result, setup, shell};
+
+/// Tries of the power-cut torture that every test run pays for; `torture power-cut` does more.
+const POWER_CUT_TRIES: u32 = 3;
+
+/// Which tests.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Handed to `cargo test`, e.g. `-- a_name` or `-- -p windlass-core -- --nocapture`.
+    #[arg(last = true)]
+    cargo: Vec<String>,
+}
+
+/// Tests by how they went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result {
+    // A machine where nothing can be installed may still run almost everything; what then cannot
+    // run says so itself.
+    if let Err(error) = setup::run(setup::Voice::Quiet) {
+        println!("setup: {}", shell::chain(error.as_ref()));
+    }
+    let (mut tally, is_cargo_satisfied) = run_cargo_test(args)?;
+    let is_any_run = tally.passed + tally.failed > 0;
+    tally += run_power_cut(args);
+    println!(
+        "{} passed, {} failed, {} skipped",
+        tally.passed, tally.failed, tally.skipped
+    );
+    if tally.failed > 0 {
+        return Err("tests failed".into());
+    }
+    if !is_cargo_satisfied {
+        return Err("cargo test failed outside of any test".into());
+    }
+    if !is_any_run {
+        return Err("no test ran".into());
+    }
+    Ok(())
+}
+
+/// Runs the tests of all crates, output passed through, and adds up their closing lines. Also
+/// answers whether cargo itself was satisfied.
+fn run_cargo_test(args: &Args) -> Result<(Tally, bool)> {
+    let mut child = shell::cargo()
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .args(&args.cargo)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or("cargo test has no output")?;
+    let mut tally = Tally::default();
+    for line in BufReader::new(stdout).split(b'\n') {
+        // Tests may print anything; what is no text still has to come through.
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        if let Some(result) = parse_result(&line) {
+            tally += result;
+        }
+    }
+    Ok((tally, child.wait()?.success()))
+}
+
+/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; …`.
+fn parse_result(line: &str) -> Option<Tally> {
+    let (_, counts) = line.split_once("test result: ")?;
+    let count = |word: &str| {
+        counts
+            .split(['.', ';'])
+            .filter_map(|part| part.trim().split_once(' '))
+            .find(|(_, name)| *name == word)
+            .and_then(|(number, _)| number.parse().ok())
+    };
+    Some(Tally {
+        passed: count("passed")?,
+        failed: count("failed")?,
+        skipped: count("ignored")?,
+    })
+}
+
+fn run_power_cut(args: &Args) -> Tally {
+    let obstacle = if args.cargo.is_empty() {
+        power_cut::obstacle()
+    } else {
+        Some(String::from("only a part of the tests was asked for"))
+    };
+    if let Some(why) = obstacle {
+        println!("NOT RUN: power-cut, because {why}");
+        return Tally {
+            skipped: 1,
+            ..Tally::default()
+        };
+    }
+    println!("torture power-cut, {POWER_CUT_TRIES} tries");
+    let tries = POWER_CUT_TRIES.to_string();
+    // In a process of its own: it leaves the mounts and signals of this one alone.
+    let done = shell::run(shell::this_program().args(["torture", "power-cut", "--tries", &tries]));
+    match done {
+        Ok(()) => Tally {
+            passed: 1,
+            ..Tally::default()
+        },
+        Err(error) => {
+            println!("torture power-cut: {}", shell::chain(error.as_ref()));
+            Tally {
+                failed: 1,
+                ..Tally::default()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_of_a_test_binary_is_read() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 0 measured; 9 filtered out; finished in 0.02s";
+        let tally = Tally {
+            passed: 12,
+            failed: 3,
+            skipped: 4,
+        };
+        assert_eq!(parse_result(line), Some(tally));
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        assert_eq!(parse_result("test a::b ... ok"), None);
+        assert_eq!(parse_result("test result: who knows"), None);
+    }
+}

@@ -1,0 +1,342 @@
+//! The process under which the power is cut: it loads a store as hard as it can and says, line by
+//! line, what it sends and what is acknowledged. It ends by being killed.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use windlass_core::config::Config;
+use windlass_core::dice::Dice;
+use windlass_core::retry::Backoff;
+use windlass_core::state::{self, Ending};
+use windlass_core::store::{
+    Applied, ApplyParams, Beat, Claim, ClaimParams, Inserted, Quota, Reservation, WorkerCard,
+};
+use windlass_core::task::Extras;
+use windlass_core::{
+    Claimed, Kind, NewTask, Priority, QueueName, Spec, State, Store, TaskId, When, WorkerId,
+};
+
+use super::ledger::{self, Run, Word};
+use crate::{Result, shell};
+
+/// Enough to keep the group commit busy with whatever comes together by chance.
+const INSERTERS: u64 = 6;
+const WORKERS: u64 = 2;
+/// Tasks per call; the small ones are the ones that feel a missing flush.
+const INSERT_SIZES: [usize; 8] = [1, 1, 1, 2, 7, 40, 150, 500];
+const CLAIM_SIZES: [usize; 6] = [1, 1, 5, 30, 150, 400];
+/// Inserters rest above this, so that the audit after the cut does not take longer than the load.
+const WAITING_MAX: u64 = 10_000;
+const QUEUES: [&str; 2] = ["cut-a", "cut-b"];
+/// Longer than any load: nobody expires while it runs.
+const LEASE: Duration = Duration::from_secs(600);
+/// Retries, snoozes and schedules lie beyond the end of the torture, so that they rest where they are.
+const LATER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What the parent tells the load.
+#[derive(clap::Args)]
+pub(crate) struct LoadArgs {
+    /// The store.
+    #[arg(long)]
+    url: String,
+    /// Of all chance in it.
+    #[arg(long)]
+    seed: u64,
+}
+
+/// The end of a part of the load; it has no other.
+enum Never {}
+
+pub(crate) fn run_load(args: &LoadArgs) -> Result {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let Err(error) = runtime.block_on(load(args));
+    // After the cut this is the store's complaint that its disk is gone, which is as it should be;
+    // before it the parent reports it.
+    let text = shell::chain(error.as_ref());
+    announce(&ledger::line(Word::Failed, [text.as_str()]))?;
+    std::process::exit(1);
+}
+
+/// The payload of a task, made from its id so that the audit can tell whether it was kept.
+pub(super) fn payload_of(id: &TaskId) -> Vec<u8> {
+    let bytes = id.as_str().as_bytes();
+    let length = bytes.iter().map(|byte| usize::from(*byte)).sum::<usize>() % 700;
+    bytes.iter().copied().cycle().take(length).collect()
+}
+
+/// The result of a task that completes.
+pub(super) fn result_of(id: &TaskId) -> Vec<u8> {
+    id.as_str().as_bytes().to_vec()
+}
+
+/// The queues of the load.
+pub(super) fn queues() -> Result<Vec<QueueName>> {
+    Ok(QUEUES
+        .iter()
+        .map(|name| QueueName::new(name))
+        .collect::<Result<_, _>>()?)
+}
+
+/// Registers a worker, or renews it.
+pub(super) async fn beat(store: &dyn Store, worker: &WorkerId) -> Result {
+    store
+        .beat(Beat {
+            worker: worker.clone(),
+            card: WorkerCard::default(),
+            lease: LEASE,
+            held: None,
+            progress: Vec::new(),
+        })
+        .await?;
+    Ok(())
+}
+
+/// A wish for tasks of all queues of the load.
+pub(super) fn claim_params(worker: &WorkerId, limit: usize) -> Result<ClaimParams> {
+    let quotas = queues()?.into_iter().map(|queue| Quota::of(queue, limit));
+    Ok(ClaimParams {
+        worker: worker.clone(),
+        quotas: quotas.collect(),
+        limit,
+        suspects_at_most: limit,
+    })
+}
+
+async fn load(args: &LoadArgs) -> Result<Never> {
+    let store = windlass_stores::open(&args.url).await?;
+    let waiting = Arc::new(AtomicU64::new(0));
+    let mut parts = JoinSet::new();
+    for number in 0..INSERTERS {
+        let inserter = Inserter {
+            store: Arc::clone(&store),
+            waiting: Arc::clone(&waiting),
+            dice: Dice::seeded(args.seed ^ number),
+            spec: plain_spec(),
+        };
+        parts.spawn(inserter.run());
+    }
+    for number in 0..WORKERS {
+        let worker = Worker {
+            store: Arc::clone(&store),
+            waiting: Arc::clone(&waiting),
+            dice: Dice::seeded(args.seed ^ (INSERTERS + number)),
+            id: WorkerId::new(format!("load-{}-{number}", args.seed)),
+        };
+        parts.spawn(worker.run());
+    }
+    match parts.join_next().await {
+        Some(ended) => ended?,
+        None => Err("nothing to do".into()),
+    }
+}
+
+/// What the defaults say.
+pub(super) fn plain_spec() -> Spec {
+    let defaults = Config::default().task;
+    Spec {
+        max_retries: defaults.max_retries,
+        max_crashes: defaults.max_crashes,
+        timeout: defaults.timeout,
+        retention: defaults.retention,
+        extras: Extras::default(),
+    }
+}
+
+/// A task with the payload that belongs to its id.
+pub(super) fn plain_task(id: TaskId, queue: QueueName, spec: &Spec) -> Result<NewTask> {
+    Ok(NewTask {
+        kind: Kind::new("torture.power-cut")?,
+        queue,
+        priority: Priority::Normal,
+        payload: payload_of(&id).into(),
+        when: When::Now,
+        spec: spec.clone(),
+        idempotency_key: None,
+        unique: None,
+        id,
+    })
+}
+
+/// Submits for ever.
+struct Inserter {
+    store: Arc<dyn Store>,
+    waiting: Arc<AtomicU64>,
+    dice: Dice,
+    spec: Spec,
+}
+
+impl Inserter {
+    async fn run(mut self) -> Result<Never> {
+        loop {
+            if self.waiting.load(Ordering::Relaxed) > WAITING_MAX {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            }
+            let tasks = self.make_tasks().await?;
+            let ids: Vec<_> = tasks.iter().map(|task| task.id.clone()).collect();
+            let is_due_count = tasks.iter().filter(|task| task.when == When::Now).count() as u64;
+            announce(&ledger::line(
+                Word::SentInsert,
+                ids.iter().map(TaskId::as_str),
+            ))?;
+            let outcomes = self.store.insert(tasks).await?;
+            if outcomes.len() != ids.len() || !outcomes.iter().all(Inserted::is_new) {
+                return Err("a plain insert was not taken".into());
+            }
+            announce(&ledger::line(
+                Word::AckedInsert,
+                ids.iter().map(TaskId::as_str),
+            ))?;
+            self.waiting.fetch_add(is_due_count, Ordering::Relaxed);
+        }
+    }
+
+    async fn make_tasks(&mut self) -> Result<Vec<NewTask>> {
+        let queue = pick(&queues()?, &mut self.dice).clone();
+        let count = *pick(&INSERT_SIZES, &mut self.dice);
+        let wanted = vec![Reservation {
+            queue: queue.clone(),
+            count,
+        }];
+        let ids = self.store.reserve(wanted).await?;
+        let tasks = ids.into_iter().map(|id| {
+            let mut task = plain_task(id, queue.clone(), &self.spec)?;
+            task.priority = *pick(&Priority::DESCENDING, &mut self.dice);
+            if self.dice.unit() < 0.05 {
+                task.when = When::After(LATER);
+            }
+            Ok(task)
+        });
+        tasks.collect()
+    }
+}
+
+/// Claims and finishes for ever.
+struct Worker {
+    store: Arc<dyn Store>,
+    waiting: Arc<AtomicU64>,
+    dice: Dice,
+    id: WorkerId,
+}
+
+impl Worker {
+    async fn run(mut self) -> Result<Never> {
+        announce(&ledger::line(Word::Worker, [self.id.as_str()]))?;
+        beat(self.store.as_ref(), &self.id).await?;
+        let mut tasks = Vec::new();
+        loop {
+            if tasks.is_empty() {
+                let wish = self.wish()?;
+                tasks = self.take(self.store.claim(wish).await?)?;
+            }
+            if tasks.is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            }
+            tasks = self.finish(tasks).await?;
+        }
+    }
+
+    fn wish(&mut self) -> Result<ClaimParams> {
+        claim_params(&self.id, *pick(&CLAIM_SIZES, &mut self.dice))
+    }
+
+    /// Writes down what was given.
+    fn take(&self, claim: Claim) -> Result<Vec<Claimed>> {
+        let tasks = claim.tasks;
+        if let Some(task) = tasks
+            .iter()
+            .find(|task| task.payload != payload_of(&task.id))
+        {
+            return Err(format!("task {} came with another payload", task.id).into());
+        }
+        let runs: Vec<_> = tasks
+            .iter()
+            .map(|task| run_of(task, State::Running))
+            .collect();
+        if !runs.is_empty() {
+            announce(&ledger::line_of_runs(Word::AckedClaim, &runs))?;
+        }
+        self.waiting.fetch_sub(
+            (tasks.len() as u64).min(self.waiting.load(Ordering::Relaxed)),
+            Ordering::Relaxed,
+        );
+        Ok(tasks)
+    }
+
+    /// Ends all runs, in various ways; every second time the next claim comes in the same trip.
+    async fn finish(&mut self, tasks: Vec<Claimed>) -> Result<Vec<Claimed>> {
+        let backoff = Backoff::default();
+        let mut transitions = Vec::new();
+        let mut runs = Vec::new();
+        for task in &tasks {
+            let ending = self.choose_ending(task);
+            let transition = state::finish(task, ending, &backoff, &mut self.dice);
+            runs.push(run_of(task, transition.next.state));
+            transitions.push(transition);
+        }
+        announce(&ledger::line_of_runs(Word::SentApply, &runs))?;
+        let then_claim = if self.dice.unit() < 0.5 {
+            Some(self.wish()?)
+        } else {
+            None
+        };
+        let params = ApplyParams {
+            worker: self.id.clone(),
+            transitions,
+            then_claim,
+        };
+        let reply = self.store.apply(params).await?;
+        let expected = runs.iter().map(|run| Applied::Applied(run.state));
+        if !reply.outcomes.iter().copied().eq(expected) {
+            return Err(format!("an apply was not taken: {:?}", reply.outcomes).into());
+        }
+        announce(&ledger::line_of_runs(Word::AckedApply, &runs))?;
+        reply
+            .claim
+            .map_or(Ok(Vec::new()), |claim| self.take(claim?))
+    }
+
+    fn choose_ending(&mut self, task: &Claimed) -> Ending {
+        let unit = self.dice.unit();
+        let error = || String::from("as the dice fell");
+        if unit < 0.85 {
+            Ending::Completed {
+                result: Some(result_of(&task.id).into()),
+            }
+        } else if unit < 0.90 {
+            Ending::Failed {
+                error: error(),
+                retry_after: Some(LATER),
+            }
+        } else if unit < 0.95 {
+            Ending::Discarded { error: error() }
+        } else {
+            Ending::Snoozed { delay: LATER }
+        }
+    }
+}
+
+fn run_of(task: &Claimed, state: State) -> Run {
+    Run {
+        id: task.id.clone(),
+        epoch: task.epoch,
+        state,
+    }
+}
+
+fn pick<'a, T>(choices: &'a [T], dice: &mut Dice) -> &'a T {
+    let at = (dice.unit() * choices.len() as f64) as usize;
+    &choices[at.min(choices.len() - 1)]
+}
+
+/// Says a line. When this returns, the parent will read it, whatever happens to this process.
+fn announce(line: &str) -> Result {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(line.as_bytes())?;
+    stdout.flush()?;
+    Ok(())
+}
