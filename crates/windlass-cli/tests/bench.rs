@@ -5,11 +5,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn bench(options: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_windlass"))
-        .arg("bench")
-        .args(options)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_windlass")).arg("bench").args(options).output().unwrap()
 }
 
 /// Runs a small measurement and reads its lines of JSON.
@@ -19,9 +15,7 @@ fn measured(options: &[&str]) -> Vec<Value> {
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaints}");
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn assert_positive(object: &Value, fields: &[&str]) {
@@ -37,10 +31,7 @@ fn mode_store_prints_one_object_per_batch_size() {
     let batches: Vec<_> = objects.iter().map(|object| &object["batch"]).collect();
     assert_eq!(batches, [1, 10, 100, 500, 1000]);
     for object in &objects {
-        assert_eq!(
-            (&object["mode"], &object["store"]),
-            (&"store".into(), &"memory".into())
-        );
+        assert_eq!((&object["mode"], &object["store"]), (&"store".into(), &"memory".into()));
         assert_positive(object, &["insert_per_s", "claim_per_s", "apply_per_s"]);
         assert_positive(object, &["claim_apply_per_s", "fdatasync_us", "tasks"]);
     }
@@ -48,14 +39,7 @@ fn mode_store_prints_one_object_per_batch_size() {
 
 #[test]
 fn mode_enqueue_tells_rate_and_latency() {
-    let objects = measured(&[
-        "--mode",
-        "enqueue",
-        "--producers",
-        "8",
-        "--store",
-        "memory:",
-    ]);
+    let objects = measured(&["--mode", "enqueue", "--producers", "8", "--store", "memory:"]);
     assert_eq!(objects.len(), 1);
     assert_eq!(objects[0]["tasks"], 200);
     assert_positive(&objects[0], &["tasks_per_s", "fdatasync_us"]);

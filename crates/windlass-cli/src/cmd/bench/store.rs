@@ -47,10 +47,8 @@ pub(super) async fn run(
     report.step();
     scene.tidy().await?;
     report.step();
-    let seconds = [inserted, claimed, applied, both]
-        .iter()
-        .map(|measured| measured.took)
-        .sum::<Duration>();
+    let seconds =
+        [inserted, claimed, applied, both].iter().map(|measured| measured.took).sum::<Duration>();
     report.row(
         &[
             ("batch", grouped(batch as u64)),
