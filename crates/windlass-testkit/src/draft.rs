@@ -49,19 +49,12 @@ pub fn kind(name: &str) -> Kind {
 
 /// A unique key that is held until the task is finished.
 pub fn until_finished(key: &str) -> Unique {
-    Unique {
-        key: Some(key.into()),
-        hold: Hold::UntilFinished,
-        on_conflict: OnConflict::Reject,
-    }
+    Unique { key: Some(key.into()), hold: Hold::UntilFinished, on_conflict: OnConflict::Reject }
 }
 
 /// A unique key that is held for a time.
 pub fn held_for(key: &str, time: Duration) -> Unique {
-    Unique {
-        hold: Hold::For(time),
-        ..until_finished(key)
-    }
+    Unique { hold: Hold::For(time), ..until_finished(key) }
 }
 
 impl Draft {

@@ -9,10 +9,7 @@
 //!
 //! Time is shifted, never slept; nothing is mocked.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test kit says what it expected by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test kit says what it expected by panicking")]
 
 pub mod conformance;
 pub mod draft;

@@ -49,41 +49,28 @@ pub fn check<S, Rule, Asked>(rule: Rule)
 where
     S: Subject,
     Rule: FnOnce(Scene) -> Asked,
-    Asked: Future<Output = ()> + Send + 'static,
+    Asked: Future<Output = ()>,
 {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let scene = Scene::on(Arc::new(S::fresh().await));
-        let asked = tokio::spawn(rule(scene.clone()));
-        match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(Ok(())) => scene.books_balance_after_prune().await,
-            Ok(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
-            Err(_) => panic!("the rule did not come to an end within {PATIENCE:?}"),
-        }
+        let asked = tokio::time::timeout(PATIENCE, rule(scene.clone())).await;
+        assert!(asked.is_ok(), "the rule did not come to an end within {PATIENCE:?}");
+        scene.books_balance_after_prune().await;
     });
 }
 
 impl Scene {
     /// A scene on a subject.
     pub fn on(subject: Arc<dyn Subject>) -> Self {
-        Self {
-            store: subject.store(),
-            subject,
-            serial: Arc::default(),
-        }
+        Self { store: subject.store(), subject, serial: Arc::default() }
     }
 
     /// The same scene through a further handle on the same data, as another process would have it
     /// or as the same one would after a restart.
     pub async fn elsewhere(&self) -> Self {
-        Self {
-            store: self.subject.another().await,
-            ..self.clone()
-        }
+        Self { store: self.subject.another().await, ..self.clone() }
     }
 
     /// Moves the store's clock forward.
@@ -113,10 +100,7 @@ impl Scene {
 
     /// The draft with an id of the store's.
     pub async fn make(&self, draft: Draft) -> NewTask {
-        let wanted = Reservation {
-            queue: draft.queue_name().clone(),
-            count: 1,
-        };
+        let wanted = Reservation { queue: draft.queue_name().clone(), count: 1 };
         let mut ids = self.store.reserve(vec![wanted]).await.unwrap();
         assert_eq!(ids.len(), 1, "one id was asked for, these came: {ids:?}");
         draft.with_id(ids.remove(0))
@@ -162,10 +146,7 @@ impl Scene {
 
     /// Reads a task with all its parts.
     pub async fn find(&self, id: &TaskId) -> Option<TaskRecord> {
-        let params = GetParams {
-            ids: vec![id.clone()],
-            parts: Parts::ALL,
-        };
+        let params = GetParams { ids: vec![id.clone()], parts: Parts::ALL };
         let mut found = self.store.get(params).await.unwrap();
         assert_eq!(found.len(), 1, "one task was asked for");
         found.remove(0)
@@ -199,11 +180,7 @@ impl Scene {
 
     /// All tasks that match, by following the cursors of small pages.
     pub async fn list(&self, filter: Filter) -> Vec<TaskRecord> {
-        let mut params = ListParams {
-            filter,
-            limit: 7,
-            cursor: None,
-        };
+        let mut params = ListParams { filter, limit: 7, cursor: None };
         let mut tasks = Vec::new();
         for _ in 0..10_000 {
             let page = self.store.list(params.clone()).await.unwrap();

@@ -87,10 +87,7 @@ pub async fn a_large_batch_is_taken_whole(s: Scene) {
 }
 
 pub async fn reserved_ids_come_in_the_number_asked_for_and_never_twice(s: Scene) {
-    let wish = |name, count| Reservation {
-        queue: queue(name),
-        count,
-    };
+    let wish = |name, count| Reservation { queue: queue(name), count };
     let mut ids = Vec::new();
     for scene in [s.clone(), s.elsewhere().await] {
         let wanted = vec![wish("a", 3), wish("b", 0), wish("c", 2_000)];

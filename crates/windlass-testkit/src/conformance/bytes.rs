@@ -36,9 +36,7 @@ pub async fn results_come_back_byte_for_byte(s: Scene) {
     for payload in awkward() {
         let run = s.start(draft()).await;
         let result = Some(payload.clone());
-        let ending = Ending::Completed {
-            result: result.clone(),
-        };
+        let ending = Ending::Completed { result: result.clone() };
         s.finish_as(&run, ending, State::Completed).await;
         assert_eq!(s.record(&run.id).await.result, result);
     }
@@ -58,9 +56,7 @@ pub async fn the_largest_payload_and_result_come_back_byte_for_byte(s: Scene) {
     let result = large(limits.result_bytes_max, 2);
     let run = s.start(draft().payload(payload.clone())).await;
     assert!(run.payload == payload, "the payload as claimed");
-    let ending = Ending::Completed {
-        result: Some(result.clone()),
-    };
+    let ending = Ending::Completed { result: Some(result.clone()) };
     s.finish_as(&run, ending, State::Completed).await;
     let record = s.record(&run.id).await;
     assert!(record.payload == payload, "the payload as read");
@@ -110,17 +106,12 @@ pub async fn a_get_brings_only_the_parts_asked_for_and_keeps_the_order(s: Scene)
     s.finish(&run, failed("boom")).await;
     s.rerun(&run.id).await;
     let again = s.take(&run.worker, &run.id).await;
-    let ending = Ending::Completed {
-        result: Some("out".into()),
-    };
+    let ending = Ending::Completed { result: Some("out".into()) };
     s.finish_as(&again, ending, State::Completed).await;
     let other = s.submit(draft()).await;
     let nobody = windlass_core::TaskId::new("nobody");
     let ids = vec![other.clone(), nobody, run.id.clone(), other.clone()];
-    let params = GetParams {
-        ids,
-        parts: Parts::NONE,
-    };
+    let params = GetParams { ids, parts: Parts::NONE };
     let found = s.store.get(params).await.unwrap();
     let seen: Vec<_> = found.iter().map(|r| r.as_ref().map(|r| &r.id)).collect();
     assert_eq!(seen, [Some(&other), None, Some(&run.id), Some(&other)]);

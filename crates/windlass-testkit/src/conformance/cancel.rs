@@ -48,9 +48,7 @@ pub async fn a_cancel_request_outlives_the_handle_that_made_it(s: Scene) {
     let restarted = s.elsewhere().await;
     assert!(restarted.record(&run.id).await.is_cancel_requested);
     assert_eq!(restarted.beat(&run.worker).await.cancels, [run.lease()]);
-    restarted
-        .finish_as(&run, failed("boom"), State::Cancelled)
-        .await;
+    restarted.finish_as(&run, failed("boom"), State::Cancelled).await;
 }
 
 pub async fn under_a_cancel_request_only_success_is_not_cancelled(s: Scene) {
@@ -63,10 +61,7 @@ pub async fn under_a_cancel_request_only_success_is_not_cancelled(s: Scene) {
         (Ending::PutOff, State::Cancelled),
         (Ending::Released, State::Cancelled),
         (Ending::Cancelled, State::Cancelled),
-        (
-            Ending::DeadlinePassed { has_started: true },
-            State::Cancelled,
-        ),
+        (Ending::DeadlinePassed { has_started: true }, State::Cancelled),
     ];
     for (number, (ending, state)) in endings.into_iter().enumerate() {
         let draft = draft().queue(&format!("under-{number}")).max_retries(0);
@@ -87,9 +82,7 @@ pub async fn a_success_under_a_cancel_request_keeps_its_result(s: Scene) {
     let run = s.start(draft()).await;
     s.cancel(&run.id).await;
     let result = Some("done anyway".into());
-    let ending = Ending::Completed {
-        result: result.clone(),
-    };
+    let ending = Ending::Completed { result: result.clone() };
     s.finish_as(&run, ending, State::Completed).await;
     assert_eq!(s.record(&run.id).await.result, result);
 }
@@ -160,8 +153,7 @@ pub async fn a_cancel_and_a_failure_at_once_never_leave_a_retry(s: Scene) {
         let cancel = tokio::spawn(async move { cancelling.cancel(&id).await });
         let finish = tokio::spawn(async move { finishing.finish(&report, failed("boom")).await });
         let outcome = (cancel.await.unwrap(), finish.await.unwrap());
-        s.expect(&run.id, State::Cancelled, &format!("{outcome:?}"))
-            .await;
+        s.expect(&run.id, State::Cancelled, &format!("{outcome:?}")).await;
     }
 }
 
@@ -184,13 +176,8 @@ pub async fn a_cancel_by_filter_counts_done_and_requested(s: Scene) {
     s.submit_many(3).await;
     s.submit(draft().after(SECOND * 60)).await;
     let kept = s.submit(draft().queue("kept")).await;
-    let filter = Filter {
-        queue: Some(crate::draft::queue("main")),
-        ..Filter::default()
-    };
-    let reply = s
-        .change_matching(filter, windlass_core::store::Action::Cancel, 2)
-        .await;
+    let filter = Filter { queue: Some(crate::draft::queue("main")), ..Filter::default() };
+    let reply = s.change_matching(filter, windlass_core::store::Action::Cancel, 2).await;
     assert_eq!((reply.changed_count, reply.requested_count), (5, 1));
     assert_eq!(s.count("main", State::Cancelled).await, 4);
     s.expect(&kept, State::Pending, "another queue").await;

@@ -12,10 +12,7 @@ const GONE: Changed = Changed::Done(None);
 
 /// A filter for one queue.
 fn of_queue(name: &str) -> Filter {
-    Filter {
-        queue: Some(queue(name)),
-        ..Filter::default()
-    }
+    Filter { queue: Some(queue(name)), ..Filter::default() }
 }
 
 pub async fn a_rerun_of_a_finished_task_starts_its_counters_again(s: Scene) {
@@ -46,8 +43,7 @@ pub async fn a_rerun_of_a_finished_task_starts_its_counters_again(s: Scene) {
         let again = s.take(&worker, &id).await;
         assert_eq!((again.attempts, again.crashes), (1, 0));
         assert!(again.epoch > run.epoch, "epochs go on growing");
-        s.finish_as(&again, failed("has a retry again"), State::Retrying)
-            .await;
+        s.finish_as(&again, failed("has a retry again"), State::Retrying).await;
     }
 }
 
@@ -81,8 +77,7 @@ pub async fn a_rerun_task_is_kept_its_whole_retention_again(s: Scene) {
     s.finish_as(&run, completed(), State::Completed).await;
     s.advance(RETENTION - MS);
     s.prune().await;
-    s.expect(&id, State::Completed, "kept from its new end on")
-        .await;
+    s.expect(&id, State::Completed, "kept from its new end on").await;
 }
 
 pub async fn a_reschedule_moves_a_waiting_task_to_its_new_time(s: Scene) {
@@ -96,8 +91,7 @@ pub async fn a_reschedule_moves_a_waiting_task_to_its_new_time(s: Scene) {
         assert_eq!(record.attempts, before.attempts, "counters stay");
         s.advance(SECOND * 30 - MS);
         s.promote().await;
-        s.expect(&id, State::Scheduled, "its new time comes later")
-            .await;
+        s.expect(&id, State::Scheduled, "its new time comes later").await;
         s.advance(s.capabilities().schedule_resolution.max(MS));
         s.promote().await;
         s.expect(&id, State::Pending, "its new time has come").await;
@@ -106,15 +100,13 @@ pub async fn a_reschedule_moves_a_waiting_task_to_its_new_time(s: Scene) {
 
 pub async fn a_reschedule_to_the_past_is_due_at_once(s: Scene) {
     let past = s.now().await.before(HOUR);
-    for (number, when) in [When::At(past), When::Now, When::After(SECOND * 0)]
-        .into_iter()
-        .enumerate()
+    for (number, when) in
+        [When::At(past), When::Now, When::After(SECOND * 0)].into_iter().enumerate()
     {
         let id = s.submit(draft().queue(&format!("past-{number}")).after(HOUR)).await;
         assert_eq!(s.reschedule(&id, when).await, SCHEDULED, "{when:?}");
         s.promote().await;
-        s.expect(&id, State::Pending, &format!("due at once: {when:?}"))
-            .await;
+        s.expect(&id, State::Pending, &format!("due at once: {when:?}")).await;
     }
 }
 
@@ -133,8 +125,7 @@ pub async fn a_deleted_task_is_gone_from_every_read_and_count(s: Scene) {
         let name = format!("gone-{state}");
         let id = s.bring(draft().queue(&name), state).await;
         assert_eq!(s.delete(&id).await, GONE, "{state}");
-        s.expect_gone(&id, &format!("it was deleted while {state}"))
-            .await;
+        s.expect_gone(&id, &format!("it was deleted while {state}")).await;
         assert_eq!(s.queue(&name).await.unwrap().counts.total(), 0, "{state}");
         s.advance(HOUR * 2_000);
         s.promote().await;
@@ -206,18 +197,11 @@ pub async fn a_change_only_in_some_states_leaves_the_others_alone(s: Scene) {
     };
     let ids = vec![pending.clone(), waiting.clone()];
     let reply = s.store.change(params(Target::Tasks(ids))).await.unwrap();
-    let expected = [
-        Changed::Conflict(State::Pending),
-        Changed::Done(Some(State::Cancelled)),
-    ];
+    let expected = [Changed::Conflict(State::Pending), Changed::Done(Some(State::Cancelled))];
     assert_eq!(reply.outcomes, expected);
     assert_eq!(reply.changed_count, 1);
     let other = s.submit(draft().after(HOUR)).await;
-    let target = Target::Matching {
-        filter: Filter::default(),
-        limit: 99,
-        cursor: None,
-    };
+    let target = Target::Matching { filter: Filter::default(), limit: 99, cursor: None };
     let reply = s.store.change(params(target)).await.unwrap();
     assert_eq!(reply.changed_count, 1, "only the scheduled one");
     s.expect(&other, State::Cancelled, "it was scheduled").await;
@@ -229,10 +213,7 @@ pub async fn a_change_by_filter_is_bounded_and_goes_on_from_its_cursor(s: Scene)
         let run = s.start(draft()).await;
         s.finish(&run, discarded("no use")).await;
     }
-    let dead = Filter {
-        states: vec![State::DeadLetter],
-        ..Filter::default()
-    };
+    let dead = Filter { states: vec![State::DeadLetter], ..Filter::default() };
     let first = s.change_piece(dead.clone(), Action::Rerun, 3, None).await;
     assert_eq!(first.changed_count, 3, "no more than asked for");
     assert_eq!(first.outcomes, [], "counted, not answered one by one");

@@ -8,9 +8,7 @@ use tokio::sync::Barrier;
 use windlass_core::retry::Backoff;
 use windlass_core::store::{ApplyParams, ClaimParams, Inserted, PrioritySet, Quota, RunOrder};
 use windlass_core::task::Extras;
-use windlass_core::{
-    Ending, Epoch, ErrorKind, Priority, State, Tag, TaskId, Timestamp, WorkerId,
-};
+use windlass_core::{Ending, Epoch, ErrorKind, Priority, State, Tag, TaskId, Timestamp, WorkerId};
 
 use crate::draft::{draft, queue};
 use crate::scene::{HOUR, LEASE, MS, SECOND, Scene, claim_of, completed, failed, snoozed};
@@ -50,12 +48,7 @@ pub async fn a_higher_priority_is_claimed_first(s: Scene) {
     }
     let worker = s.worker().await;
     let mut ids = BTreeMap::new();
-    for priority in [
-        Priority::Normal,
-        Priority::Low,
-        Priority::Critical,
-        Priority::High,
-    ] {
+    for priority in [Priority::Normal, Priority::Low, Priority::Critical, Priority::High] {
         let drafts = [draft().priority(priority), draft().priority(priority)];
         ids.insert(priority, s.submit_all(drafts).await);
     }
@@ -82,14 +75,8 @@ pub async fn only_the_priorities_of_a_quota_are_claimed(s: Scene) {
     let drafts = Priority::DESCENDING.map(|priority| draft().priority(priority));
     let ids = s.submit_all(drafts).await;
     let served = PrioritySet::of(&[Priority::High, Priority::Low]);
-    let quotas = vec![Quota {
-        priorities: served,
-        ..Quota::of(queue("main"), 9)
-    }];
-    let params = ClaimParams {
-        quotas,
-        ..claim_of(&worker, 9)
-    };
+    let quotas = vec![Quota { priorities: served, ..Quota::of(queue("main"), 9) }];
+    let params = ClaimParams { quotas, ..claim_of(&worker, 9) };
     let given = ids_of(&s, params).await;
     assert_eq!(given, [ids[1].clone(), ids[3].clone()], "high and low only");
     let rest = s.claim_ids(&worker, 9).await;
@@ -166,8 +153,7 @@ pub async fn a_queue_can_be_paused_before_its_first_task(s: Scene) {
     let due = s.submit(draft().after(SECOND)).await;
     s.advance(SECOND);
     s.promote().await;
-    s.expect(&due, State::Pending, "a pause does not stop time")
-        .await;
+    s.expect(&due, State::Pending, "a pause does not stop time").await;
     assert_eq!(s.claim(&worker, 9).await, [], "paused from the start");
 }
 
@@ -193,10 +179,7 @@ pub async fn a_claim_hands_over_everything_that_was_submitted(s: Scene) {
     let now = s.now().await;
     let extras = Extras {
         deadline: Some(Timestamp::from_millis(now.as_millis() + 1)),
-        backoff: Some(Backoff::Fixed {
-            initial: Duration::from_millis(1_500),
-            jitter: 0.25,
-        }),
+        backoff: Some(Backoff::Fixed { initial: Duration::from_millis(1_500), jitter: 0.25 }),
         tags: vec![Tag::new("a").unwrap(), Tag::new("b").unwrap()],
         metadata: BTreeMap::from([("key".into(), "välue \"'\\".into())]),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
@@ -306,10 +289,7 @@ pub async fn a_claim_gives_no_more_suspects_than_allowed(s: Scene) {
     let plain = s.submit_many(2).await;
     let worker = s.worker().await;
     for allowed in [0, 1, 2] {
-        let params = ClaimParams {
-            suspects_at_most: allowed,
-            ..claim_of(&worker, 9)
-        };
+        let params = ClaimParams { suspects_at_most: allowed, ..claim_of(&worker, 9) };
         let given = ids_of(&s, params).await;
         let count = given.iter().filter(|id| suspects.contains(id)).count();
         assert_eq!(count, allowed, "suspects among {given:?}");
@@ -333,10 +313,7 @@ pub async fn the_bound_on_suspects_counts_over_all_queues_of_a_claim(s: Scene) {
 pub async fn a_claim_behind_an_apply_gives_no_more_suspects_than_allowed(s: Scene) {
     suspects(&s, &["main"; 2]).await;
     let run = s.start(draft().queue("other")).await;
-    let then_claim = ClaimParams {
-        suspects_at_most: 1,
-        ..claim_of(&run.worker, 9)
-    };
+    let then_claim = ClaimParams { suspects_at_most: 1, ..claim_of(&run.worker, 9) };
     let params = ApplyParams {
         worker: run.worker.clone(),
         transitions: vec![s.transition(&run, completed())],
@@ -351,10 +328,7 @@ pub async fn one_crash_does_not_make_a_suspect(s: Scene) {
     let id = s.start(draft()).await.id.clone();
     s.lose_all_workers().await;
     let worker = s.worker().await;
-    let params = ClaimParams {
-        suspects_at_most: 0,
-        ..claim_of(&worker, 9)
-    };
+    let params = ClaimParams { suspects_at_most: 0, ..claim_of(&worker, 9) };
     assert_eq!(ids_of(&s, params).await, [id]);
 }
 
@@ -374,13 +348,8 @@ async fn suspects(s: &Scene, queues: &[&str]) -> Vec<TaskId> {
 }
 
 fn quotas(worker: &WorkerId, shares: &[(&str, usize)], limit: usize) -> ClaimParams {
-    let quotas = shares
-        .iter()
-        .map(|(name, at_most)| Quota::of(queue(name), *at_most));
-    ClaimParams {
-        quotas: quotas.collect(),
-        ..claim_of(worker, limit)
-    }
+    let quotas = shares.iter().map(|(name, at_most)| Quota::of(queue(name), *at_most));
+    ClaimParams { quotas: quotas.collect(), ..claim_of(worker, limit) }
 }
 
 async fn ids_of(s: &Scene, params: ClaimParams) -> Vec<TaskId> {

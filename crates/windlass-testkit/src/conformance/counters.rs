@@ -96,12 +96,8 @@ pub async fn pending_tasks_are_counted_by_priority(s: Scene) {
         assert_eq!(s.queue("main").await.unwrap().pending, [0, 2, 0, 0]);
         return;
     }
-    let counts = [
-        (Priority::Low, 1),
-        (Priority::Normal, 2),
-        (Priority::High, 3),
-        (Priority::Critical, 4),
-    ];
+    let counts =
+        [(Priority::Low, 1), (Priority::Normal, 2), (Priority::High, 3), (Priority::Critical, 4)];
     for (priority, count) in counts {
         s.submit_all(vec![draft().priority(priority); count]).await;
     }
@@ -182,10 +178,8 @@ async fn drain(s: &Scene) {
             1 => discarded("no use"),
             _ => completed(),
         };
-        let transitions = tasks
-            .iter()
-            .enumerate()
-            .map(|(number, task)| s.transition(task, ending(number)));
+        let transitions =
+            tasks.iter().enumerate().map(|(number, task)| s.transition(task, ending(number)));
         s.apply(&worker, transitions.collect()).await;
     }
 }
@@ -195,10 +189,8 @@ pub async fn a_close_look_finds_no_problem_after_a_drain(s: Scene) {
     drain(&s).await;
     for depth in [Depth::Full, Depth::Repair] {
         let findings = s.store.inspect(depth).await.unwrap().findings;
-        let problems: Vec<_> = findings
-            .iter()
-            .filter(|finding| finding.severity == Severity::Problem)
-            .collect();
+        let problems: Vec<_> =
+            findings.iter().filter(|finding| finding.severity == Severity::Problem).collect();
         assert!(problems.is_empty(), "{depth:?} found {problems:#?}");
     }
     s.books_balance("after a repair").await;

@@ -5,19 +5,11 @@ use windlass_core::store::{DocQuery, Document, SaveDoc, Saved};
 use crate::scene::{MS, Scene};
 
 fn write(key: &str, expected: Option<u64>, body: &str) -> SaveDoc {
-    SaveDoc {
-        class: "setting".into(),
-        key: key.into(),
-        expected,
-        body: Some(body.into()),
-    }
+    SaveDoc { class: "setting".into(), key: key.into(), expected, body: Some(body.into()) }
 }
 
 fn remove(key: &str, expected: Option<u64>) -> SaveDoc {
-    SaveDoc {
-        body: None,
-        ..write(key, expected, "")
-    }
+    SaveDoc { body: None, ..write(key, expected, "") }
 }
 
 async fn save(s: &Scene, save: SaveDoc) -> Saved {
@@ -25,10 +17,7 @@ async fn save(s: &Scene, save: SaveDoc) -> Saved {
 }
 
 async fn load(s: &Scene, key: &str) -> Option<Document> {
-    let query = DocQuery::One {
-        class: "setting".into(),
-        key: key.into(),
-    };
+    let query = DocQuery::One { class: "setting".into(), key: key.into() };
     let mut found = s.store.load(query).await.unwrap();
     assert!(found.len() <= 1, "one was asked for: {found:?}");
     found.pop()
@@ -83,9 +72,7 @@ pub async fn of_many_writers_at_once_one_wins(s: Scene) {
         for number in 0..16 {
             let scene = if number % 2 == 0 { &s } else { &elsewhere }.clone();
             let document = write("a", Some(version), &format!("{number}"));
-            writing.push(tokio::spawn(async move {
-                (number, save(&scene, document).await)
-            }));
+            writing.push(tokio::spawn(async move { (number, save(&scene, document).await) }));
         }
         let mut winners = Vec::new();
         for written in writing {
@@ -103,17 +90,11 @@ pub async fn documents_of_a_class_come_by_key_in_pages(s: Scene) {
     for key in ["b", "d", "a", "c", "é"] {
         save(&s, write(key, None, "{}")).await;
     }
-    let other = SaveDoc {
-        class: "token".into(),
-        ..write("a", None, "{}")
-    };
+    let other = SaveDoc { class: "token".into(), ..write("a", None, "{}") };
     save(&s, other).await;
     let page = async |after: Option<&str>, limit| -> Vec<String> {
-        let query = DocQuery::Class {
-            class: "setting".into(),
-            after: after.map(String::from),
-            limit,
-        };
+        let query =
+            DocQuery::Class { class: "setting".into(), after: after.map(String::from), limit };
         let found = s.store.load(query).await.unwrap();
         found.into_iter().map(|document| document.key).collect()
     };

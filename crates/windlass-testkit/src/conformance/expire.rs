@@ -42,8 +42,7 @@ pub async fn a_crash_spends_no_attempt(s: Scene) {
     }
     let worker = s.worker().await;
     let last = s.take(&worker, &run.id).await;
-    s.finish_as(&last, failed("counts too"), State::DeadLetter)
-        .await;
+    s.finish_as(&last, failed("counts too"), State::DeadLetter).await;
     check(&s, &run.id, State::DeadLetter, 2, 4).await;
 }
 
@@ -55,11 +54,7 @@ pub async fn a_task_survives_just_its_max_crashes(s: Scene) {
             let worker = s.worker().await;
             s.take(&worker, &id).await;
             s.lose_all_workers().await;
-            let state = if crash > max_crashes {
-                State::DeadLetter
-            } else {
-                State::Pending
-            };
+            let state = if crash > max_crashes { State::DeadLetter } else { State::Pending };
             check(&s, &id, state, 0, crash).await;
         }
         assert!(s.record(&id).await.finished_at.is_some(), "dead is an end");
@@ -122,10 +117,7 @@ pub async fn a_lease_lasts_as_long_as_its_last_beat_asked_for(s: Scene) {
     let patient = s.start(draft().queue("patient")).await;
     let hasty = s.start(draft().queue("hasty")).await;
     for (run, lease) in [(&patient, SECOND * 60), (&hasty, SECOND)] {
-        let beat = Beat {
-            lease,
-            ..s.sign(&run.worker)
-        };
+        let beat = Beat { lease, ..s.sign(&run.worker) };
         s.store.beat(beat).await.unwrap();
     }
     s.advance(SECOND + MS);
@@ -146,10 +138,7 @@ pub async fn an_expire_in_small_pieces_gets_to_the_end(s: Scene) {
         s.claim(&worker, 3).await;
     }
     s.advance(LEASE + MS);
-    let duty = Duty {
-        limit: 2,
-        ..s.duty().await
-    };
+    let duty = Duty { limit: 2, ..s.duty().await };
     let mut done = 0;
     for _ in 0..20 {
         let report = s.store.expire(duty).await.unwrap();

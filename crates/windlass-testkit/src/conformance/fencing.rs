@@ -63,8 +63,7 @@ pub async fn an_apply_with_an_old_epoch_is_refused_in_one_batch_with_the_valid_o
     let outcomes = s.apply(&new.worker, batch).await;
     assert_eq!(outcomes[..2], [LOST, Applied::Applied(State::Completed)]);
     assert_eq!(outcomes[2], LOST, "also behind the valid one");
-    s.expect(&old.id, State::Completed, "only the valid one counts")
-        .await;
+    s.expect(&old.id, State::Completed, "only the valid one counts").await;
 }
 
 pub async fn an_apply_with_an_old_epoch_is_refused_after_a_rerun_runs(s: Scene) {
@@ -72,18 +71,13 @@ pub async fn an_apply_with_an_old_epoch_is_refused_after_a_rerun_runs(s: Scene) 
     s.lose_all_workers().await;
     let worker = s.worker().await;
     let second = s.take(&worker, &old.id).await;
-    s.finish_as(&second, discarded("no use"), State::DeadLetter)
-        .await;
+    s.finish_as(&second, discarded("no use"), State::DeadLetter).await;
     s.rerun(&old.id).await;
     let third = s.take(&worker, &old.id).await;
     check_refused(&s, &old, "from before the rerun").await;
     let outcome = s.finish(&second, completed()).await;
-    assert!(
-        !matches!(outcome, Applied::Applied(_)),
-        "a run from before the rerun was accepted"
-    );
-    s.expect(&old.id, State::Running, "the third run goes on")
-        .await;
+    assert!(!matches!(outcome, Applied::Applied(_)), "a run from before the rerun was accepted");
+    s.expect(&old.id, State::Running, "the third run goes on").await;
     s.finish_as(&third, completed(), State::Completed).await;
 }
 
@@ -91,8 +85,7 @@ pub async fn an_apply_after_an_expire_is_refused_and_not_taken_for_a_repetition(
     let run = s.start(draft()).await;
     s.lose_all_workers().await;
     check_refused(&s, &run, "after its worker was lost").await;
-    s.expect(&run.id, State::Pending, "it waits for another worker")
-        .await;
+    s.expect(&run.id, State::Pending, "it waits for another worker").await;
 }
 
 pub async fn an_apply_after_an_expire_to_a_terminal_state_is_refused(s: Scene) {
@@ -161,8 +154,7 @@ pub async fn an_apply_to_a_task_that_never_was_is_refused_as_gone(s: Scene) {
     let mut transition = s.transition(&run, completed());
     transition.lease.task = TaskId::new("00000000-0000-7000-8000-000000000000");
     assert_eq!(s.apply(&run.worker, vec![transition]).await, [GONE]);
-    s.expect(&run.id, State::Running, "the other task is untouched")
-        .await;
+    s.expect(&run.id, State::Running, "the other task is untouched").await;
 }
 
 pub async fn an_apply_is_accepted_until_the_worker_is_declared_lost(s: Scene) {
@@ -170,17 +162,13 @@ pub async fn an_apply_is_accepted_until_the_worker_is_declared_lost(s: Scene) {
     s.advance(LEASE * 5);
     s.finish_as(&run, completed(), State::Completed).await;
     s.expire().await;
-    s.expect(&run.id, State::Completed, "an expire afterwards changes nothing")
-        .await;
+    s.expect(&run.id, State::Completed, "an expire afterwards changes nothing").await;
 }
 
 pub async fn progress_under_an_old_epoch_is_dropped(s: Scene) {
     let (old, new) = overtaken(&s).await;
-    let report = |lease: Lease, fraction| ProgressReport {
-        lease,
-        fraction,
-        note: format!("{fraction}"),
-    };
+    let report =
+        |lease: Lease, fraction| ProgressReport { lease, fraction, note: format!("{fraction}") };
     let beat = Beat {
         progress: vec![report(new.lease(), 0.25), report(old.lease(), 0.75)],
         ..s.sign(&new.worker)
@@ -197,9 +185,7 @@ pub async fn only_one_completion_of_a_lease_is_accepted_however_many_come_at_onc
     for number in 0..16 {
         let scene = if number % 2 == 0 { &s } else { &elsewhere }.clone();
         let run = run.clone();
-        reporting.push(tokio::spawn(
-            async move { scene.finish(&run, completed()).await },
-        ));
+        reporting.push(tokio::spawn(async move { scene.finish(&run, completed()).await }));
     }
     let mut accepted = 0;
     for report in reporting {

@@ -4,7 +4,7 @@ use windlass_core::store::{Applied, Orders};
 use windlass_core::{Epoch, Lease, State, TaskId};
 
 use crate::draft::draft;
-use crate::scene::{Run, SECOND, MS, Scene, completed};
+use crate::scene::{MS, Run, SECOND, Scene, completed};
 
 /// How old an unnamed lease must be in these tests.
 const OLD: std::time::Duration = SECOND.saturating_mul(10);
@@ -84,10 +84,7 @@ pub async fn held_says_nothing_about_other_workers_leases(s: Scene) {
 
 pub async fn a_lease_named_under_an_old_epoch_is_lost_and_the_new_one_unnamed(s: Scene) {
     let run = s.start(draft()).await;
-    let stale = Lease {
-        epoch: Epoch(run.epoch.0 - 1),
-        ..run.lease()
-    };
+    let stale = Lease { epoch: Epoch(run.epoch.0 - 1), ..run.lease() };
     s.advance(OLD + MS);
     let orders = s.beat_holding(&run.worker, vec![stale.clone()], OLD).await;
     assert_eq!(orders.lost, [stale], "that lease is not valid");

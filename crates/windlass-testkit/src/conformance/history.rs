@@ -35,11 +35,7 @@ pub async fn the_happy_path_is_told_without_an_entry(s: Scene) {
     s.finish(&run, completed()).await;
     let record = s.record(&run.id).await;
     assert_eq!(record.history.entries(), [], "nothing extra is kept");
-    let steps = [
-        Happening::Submitted,
-        Happening::Claimed,
-        Happening::Completed,
-    ];
+    let steps = [Happening::Submitted, Happening::Claimed, Happening::Completed];
     check(&s, &run.id, &steps).await;
 }
 
@@ -48,10 +44,7 @@ pub async fn every_ending_but_success_is_told_with_its_run(s: Scene) {
         (failed("boom"), Happening::Failed),
         (Ending::TimedOut, Happening::TimedOut),
         (discarded("no use"), Happening::Discarded),
-        (
-            Ending::DeadlinePassed { has_started: true },
-            Happening::DeadlinePassed,
-        ),
+        (Ending::DeadlinePassed { has_started: true }, Happening::DeadlinePassed),
         (snoozed(5), Happening::Snoozed),
         (Ending::PutOff, Happening::PutOff),
         (Ending::Released, Happening::Released),
@@ -98,11 +91,7 @@ pub async fn a_crash_is_told_with_the_worker_that_was_lost(s: Scene) {
 pub async fn a_leave_and_a_give_back_are_told_as_released(s: Scene) {
     let left = s.start(draft()).await;
     s.leave(&left.worker).await;
-    let steps = [
-        Happening::Submitted,
-        Happening::Claimed,
-        Happening::Released,
-    ];
+    let steps = [Happening::Submitted, Happening::Claimed, Happening::Released];
     check(&s, &left.id, &steps).await;
     s.delete(&left.id).await;
     let lost = s.start(draft()).await;
@@ -144,9 +133,7 @@ pub async fn a_cancel_of_a_run_is_told_as_request_and_as_end(s: Scene) {
     let run = s.start(draft()).await;
     s.cancel(&run.id).await;
     let requested = story(&s, &run.id).await;
-    let asked = requested
-        .iter()
-        .find(|entry| entry.what == Happening::CancelRequested);
+    let asked = requested.iter().find(|entry| entry.what == Happening::CancelRequested);
     let asked = asked.expect("the request is told at once");
     assert_eq!(asked.by.as_deref(), Some("olivia"));
     s.cancel(&run.id).await;

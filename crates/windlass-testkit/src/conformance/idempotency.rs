@@ -23,10 +23,9 @@ async fn check_returns(s: &Scene, id: &TaskId, why: &str) {
     let count = s.list(Filter::default()).await.len();
     let (_, answer) = s.offer(once()).await;
     match answer {
-        Inserted::Existing {
-            id: first,
-            is_same_request,
-        } => assert_eq!((&first, is_same_request), (id, true), "{why}"),
+        Inserted::Existing { id: first, is_same_request } => {
+            assert_eq!((&first, is_same_request), (id, true), "{why}")
+        }
         other => panic!("{why}, task {id} should be returned, not {other:?}"),
     }
     let stored = s.list(Filter::default()).await.len();
@@ -48,10 +47,9 @@ pub async fn a_different_request_under_one_key_is_told_so(s: Scene) {
     for other in others {
         let (_, answer) = s.offer(other.clone()).await;
         match answer {
-            Inserted::Existing {
-                id: first,
-                is_same_request,
-            } => assert_eq!((first, is_same_request), (id.clone(), false), "{other:?}"),
+            Inserted::Existing { id: first, is_same_request } => {
+                assert_eq!((first, is_same_request), (id.clone(), false), "{other:?}")
+            }
             answer => panic!("{other:?} should be told apart, not {answer:?}"),
         }
     }
@@ -60,7 +58,8 @@ pub async fn a_different_request_under_one_key_is_told_so(s: Scene) {
 pub async fn options_that_are_not_part_of_the_request_do_not_make_it_different(s: Scene) {
     let id = s.submit(once()).await;
     let (_, answer) = s.offer(once().max_retries(9).after(HOUR)).await;
-    let same = matches!(&answer, Inserted::Existing { id: first, is_same_request: true } if *first == id);
+    let same =
+        matches!(&answer, Inserted::Existing { id: first, is_same_request: true } if *first == id);
     assert!(same, "kind, queue and payload are the request: {answer:?}");
 }
 
@@ -153,10 +152,8 @@ pub async fn of_many_submits_at_once_one_unique_key_lets_one_in(s: Scene) {
     for round in 0..3 {
         check_crowd(&s, draft().unique(until_finished(&format!("u{round}")))).await;
         check_crowd(&s, draft().unique(held_for(&format!("f{round}"), HOUR))).await;
-        let returning = Unique {
-            on_conflict: OnConflict::Return,
-            ..until_finished(&format!("r{round}"))
-        };
+        let returning =
+            Unique { on_conflict: OnConflict::Return, ..until_finished(&format!("r{round}")) };
         check_crowd(&s, draft().unique(returning)).await;
     }
 }

@@ -10,11 +10,9 @@ use crate::scene::{HOUR, LEASE, MS, Scene, claim_of, completed};
 fn check_lost<T: std::fmt::Debug>(answer: Result<T>, why: &str) {
     let told = |error: &Error| (error.kind(), error.reason());
     match answer {
-        Err(error) => assert_eq!(
-            told(&error),
-            (ErrorKind::LeaseLost, Reason::WorkerLost),
-            "{why}: {error:?}"
-        ),
+        Err(error) => {
+            assert_eq!(told(&error), (ErrorKind::LeaseLost, Reason::WorkerLost), "{why}: {error:?}")
+        }
         Ok(accepted) => panic!("{why}, but the store accepted it: {accepted:?}"),
     }
 }
@@ -39,8 +37,7 @@ pub async fn a_worker_that_was_declared_lost_never_comes_back(s: Scene) {
     let run = s.start(draft()).await;
     s.lose_all_workers().await;
     check_never_back(&s, &run.worker, "it was declared lost").await;
-    s.expect(&run.id, State::Pending, "it was not given out")
-        .await;
+    s.expect(&run.id, State::Pending, "it was not given out").await;
 }
 
 pub async fn a_worker_that_held_nothing_is_declared_lost_too(s: Scene) {
@@ -92,8 +89,7 @@ pub async fn an_overdue_worker_that_beats_before_the_expire_loses_nothing(s: Sce
     s.advance(LEASE * 3);
     s.beat(&run.worker).await;
     s.expire().await;
-    s.expect(&run.id, State::Running, "it beat before it was declared lost")
-        .await;
+    s.expect(&run.id, State::Running, "it beat before it was declared lost").await;
     s.finish_as(&run, completed(), State::Completed).await;
 }
 
@@ -116,8 +112,7 @@ pub async fn a_leave_gives_everything_back_at_once_and_counts_nothing(s: Scene) 
         let counted = (record.state, record.attempts, record.crashes);
         assert_eq!(counted, (State::Pending, 0, 0), "{record:#?}");
     }
-    s.expect(&other.id, State::Running, "another's task stays with it")
-        .await;
+    s.expect(&other.id, State::Running, "another's task stays with it").await;
     let heir = s.worker().await;
     assert_eq!(s.claim(&heir, 9).await.len(), 3, "given out at once");
 }

@@ -10,9 +10,7 @@ use crate::scene::{LEASE, MS, SECOND, Scene};
 const LAPSE: std::time::Duration = SECOND.saturating_mul(11);
 
 fn following(leader: &str) -> Leadership {
-    Leadership::Following {
-        leader: Some(WorkerId::new(leader)),
-    }
+    Leadership::Following { leader: Some(WorkerId::new(leader)) }
 }
 
 pub async fn only_one_leads_at_a_time(s: Scene) {
@@ -31,9 +29,7 @@ pub async fn of_many_that_seek_at_once_one_leads(s: Scene) {
     let mut seeking = Vec::new();
     for number in 0..16 {
         let scene = if number % 2 == 0 { &s } else { &elsewhere }.clone();
-        seeking.push(tokio::spawn(async move {
-            scene.seek(&format!("candidate-{number}")).await
-        }));
+        seeking.push(tokio::spawn(async move { scene.seek(&format!("candidate-{number}")).await }));
     }
     let mut leading = 0;
     for sought in seeking {
@@ -123,8 +119,7 @@ pub async fn a_promote_in_a_stale_term_is_refused(s: Scene) {
     let id = s.submit(draft().after(SECOND)).await;
     s.advance(SECOND * 2);
     check_stale(s.store.promote(old).await, "promote");
-    s.expect(&id, State::Scheduled, "a stale leader did it")
-        .await;
+    s.expect(&id, State::Scheduled, "a stale leader did it").await;
     assert_eq!(s.store.promote(new).await.unwrap().done, 1);
 }
 

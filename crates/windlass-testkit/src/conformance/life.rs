@@ -214,14 +214,8 @@ async fn only_by_the_table(
         let before = s.record(&id).await;
         attempt(&s, &before, last.as_ref()).await;
         let after = s.record(&id).await;
-        assert_eq!(
-            after,
-            before,
-            "{} on a {state} task must change nothing",
-            cause.as_str()
-        );
-        s.books_balance(&format!("after {} on {state}", cause.as_str()))
-            .await;
+        assert_eq!(after, before, "{} on a {state} task must change nothing", cause.as_str());
+        s.books_balance(&format!("after {} on {state}", cause.as_str())).await;
     }
 }
 
@@ -250,8 +244,7 @@ pub async fn a_submit_due_later_is_scheduled_and_any_other_is_pending(s: Scene) 
     ];
     for (when, state) in cases {
         let id = s.submit(draft().when(when)).await;
-        s.expect(&id, state, &format!("submitted for {when:?}"))
-            .await;
+        s.expect(&id, state, &format!("submitted for {when:?}")).await;
     }
 }
 

@@ -62,93 +62,31 @@ pub async fn each_part_of_a_filter_narrows_a_list(s: Scene) {
     let sorted = s.submit(draft().queue("q").kind("sort")).await;
     s.advance(SECOND);
     let later = s.now().await;
-    let urgent = if has_priorities {
-        Priority::High
-    } else {
-        Priority::Normal
-    };
+    let urgent = if has_priorities { Priority::High } else { Priority::Normal };
     let pressed = s.submit(draft().priority(urgent).after(HOUR)).await;
     let blue = Some("blue".parse().unwrap());
     let cases = [
         (Filter::default(), set(&[&plain, &tagged, &sorted, &pressed])),
+        (Filter { states: vec![State::Pending], ..Filter::default() }, set(&[&tagged, &sorted])),
         (
-            Filter {
-                states: vec![State::Pending],
-                ..Filter::default()
-            },
-            set(&[&tagged, &sorted]),
-        ),
-        (
-            Filter {
-                states: vec![State::Completed, State::Scheduled],
-                ..Filter::default()
-            },
+            Filter { states: vec![State::Completed, State::Scheduled], ..Filter::default() },
             set(&[&plain, &pressed]),
         ),
+        (Filter { queue: Some(queue("q")), ..Filter::default() }, set(&[&tagged, &sorted])),
+        (Filter { kind: Some(kind("sort")), ..Filter::default() }, set(&[&sorted])),
+        (Filter { tag: blue.clone(), ..Filter::default() }, set(&[&tagged])),
+        (Filter { tag: Some("bl".parse().unwrap()), ..Filter::default() }, set(&[])),
         (
-            Filter {
-                queue: Some(queue("q")),
-                ..Filter::default()
-            },
-            set(&[&tagged, &sorted]),
-        ),
-        (
-            Filter {
-                kind: Some(kind("sort")),
-                ..Filter::default()
-            },
-            set(&[&sorted]),
-        ),
-        (
-            Filter {
-                tag: blue.clone(),
-                ..Filter::default()
-            },
-            set(&[&tagged]),
-        ),
-        (
-            Filter {
-                tag: Some("bl".parse().unwrap()),
-                ..Filter::default()
-            },
-            set(&[]),
-        ),
-        (
-            Filter {
-                created_after: Some(start),
-                ..Filter::default()
-            },
+            Filter { created_after: Some(start), ..Filter::default() },
             set(&[&tagged, &sorted, &pressed]),
         ),
+        (Filter { created_before: Some(start), ..Filter::default() }, set(&[&plain])),
         (
-            Filter {
-                created_before: Some(start),
-                ..Filter::default()
-            },
-            set(&[&plain]),
-        ),
-        (
-            Filter {
-                created_after: Some(start),
-                created_before: Some(later),
-                ..Filter::default()
-            },
+            Filter { created_after: Some(start), created_before: Some(later), ..Filter::default() },
             set(&[&tagged, &sorted]),
         ),
-        (
-            Filter {
-                finished_before: Some(start),
-                ..Filter::default()
-            },
-            set(&[&plain]),
-        ),
-        (
-            Filter {
-                finished_before: Some(start.before(SECOND)),
-                ..Filter::default()
-            },
-            set(&[]),
-        ),
+        (Filter { finished_before: Some(start), ..Filter::default() }, set(&[&plain])),
+        (Filter { finished_before: Some(start.before(SECOND)), ..Filter::default() }, set(&[])),
         (
             Filter {
                 queue: Some(queue("q")),
@@ -164,10 +102,7 @@ pub async fn each_part_of_a_filter_narrows_a_list(s: Scene) {
         assert_eq!(ids(&s, filter.clone()).await, expected, "{filter:?}");
     }
     if has_priorities {
-        let filter = Filter {
-            priority: Some(Priority::High),
-            ..Filter::default()
-        };
+        let filter = Filter { priority: Some(Priority::High), ..Filter::default() };
         assert_eq!(ids(&s, filter).await, set(&[&pressed]), "by priority");
     }
 }
@@ -216,10 +151,7 @@ pub async fn a_walk_by_state_shows_what_stays_in_it_while_others_leave_it(s: Sce
     let more = s.submit_all(vec![draft().queue("stay"); 12]).await;
     let lasting: BTreeSet<_> = stay.into_iter().chain(more).collect();
     let worker = s.worker().await;
-    let filter = Filter {
-        states: vec![State::Pending],
-        ..Filter::default()
-    };
+    let filter = Filter { states: vec![State::Pending], ..Filter::default() };
     check_walk(&s, filter, &lasting, async |s, _| {
         for task in s.claim_from(&worker, &["leave"], 2).await {
             let transition = s.transition(&task, completed());
@@ -257,19 +189,13 @@ async fn check_walk(
 }
 
 fn page_of(filter: Filter) -> ListParams {
-    ListParams {
-        filter,
-        limit: 3,
-        cursor: None,
-    }
+    ListParams { filter, limit: 3, cursor: None }
 }
 
 pub async fn a_cursor_that_the_store_did_not_make_is_invalid(s: Scene) {
     s.submit_many(3).await;
-    let params = ListParams {
-        cursor: Some("\u{1f600} not a cursor".into()),
-        ..page_of(Filter::default())
-    };
+    let params =
+        ListParams { cursor: Some("\u{1f600} not a cursor".into()), ..page_of(Filter::default()) };
     let error = s.store.list(params).await.expect_err("a made-up cursor");
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
 }

@@ -32,19 +32,13 @@ pub async fn a_worker_is_told_its_order_in_every_beat_until_it_changes(s: Scene)
 }
 
 pub async fn an_order_to_an_unknown_worker_is_not_found(s: Scene) {
-    let order = Order::Worker {
-        worker: s.new_worker_id(),
-        order: RunOrder::Pause,
-    };
+    let order = Order::Worker { worker: s.new_worker_id(), order: RunOrder::Pause };
     let error = s.store.order(order).await.expect_err("nobody knows it");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
 }
 
 pub async fn a_queue_cannot_be_told_to_drain(s: Scene) {
-    let order = Order::Queue {
-        queue: queue("main"),
-        order: RunOrder::Drain,
-    };
+    let order = Order::Queue { queue: queue("main"), order: RunOrder::Drain };
     let error = s.store.order(order).await.expect_err("only workers drain");
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
 }
@@ -88,15 +82,8 @@ pub async fn progress_is_kept_with_its_time_and_starts_anew_with_each_run(s: Sce
     assert_eq!(s.record(&run.id).await.progress, None);
     for (fraction, note) in [(0.25, "first"), (0.5, "second é")] {
         s.advance(SECOND);
-        let report = ProgressReport {
-            lease: run.lease(),
-            fraction,
-            note: note.into(),
-        };
-        let beat = Beat {
-            progress: vec![report],
-            ..s.sign(&run.worker)
-        };
+        let report = ProgressReport { lease: run.lease(), fraction, note: note.into() };
+        let beat = Beat { progress: vec![report], ..s.sign(&run.worker) };
         s.store.beat(beat).await.unwrap();
         let progress = s.record(&run.id).await.progress.expect("just reported");
         let told = (progress.fraction, progress.note.as_str(), progress.at);

@@ -8,11 +8,7 @@ use crate::draft::draft;
 use crate::scene::{LEASE, MS, SECOND, Scene};
 
 pub async fn statistics_work_or_are_unsupported_as_the_profile_says(s: Scene) {
-    let params = SeriesParams {
-        queue: None,
-        kind: None,
-        minutes: 5,
-    };
+    let params = SeriesParams { queue: None, kind: None, minutes: 5 };
     let answer = s.store.series(params).await;
     let refused = answer.err().map(|error| error.kind());
     match s.capabilities().has_series {
@@ -69,6 +65,5 @@ pub async fn a_dedicated_handle_beats_for_workers_of_the_store(s: Scene) {
     dedicated.beat(s.sign(&run.worker)).await.unwrap();
     s.advance(LEASE - MS);
     s.expire().await;
-    s.expect(&run.id, State::Running, "its worker has beaten")
-        .await;
+    s.expect(&run.id, State::Running, "its worker has beaten").await;
 }

@@ -14,8 +14,7 @@ async fn check_due(s: &Scene, id: &TaskId, waiting: State, delay: Duration) {
     s.expect(id, waiting, "its time has not come").await;
     s.advance(delay - MS);
     s.promote().await;
-    s.expect(id, waiting, "its time comes a millisecond later")
-        .await;
+    s.expect(id, waiting, "its time comes a millisecond later").await;
     let worker = s.worker().await;
     assert_eq!(s.claim(&worker, 9).await, [], "it must not start early");
     // A store with coarse schedules may be late by its resolution, never early.
@@ -46,10 +45,7 @@ pub async fn a_retry_delay_counts_from_the_end_of_the_run_on_the_stores_clock(s:
     let run = s.start(draft()).await;
     s.advance(SECOND * 7);
     s.beat(&run.worker).await;
-    let ending = Ending::Failed {
-        error: "busy".into(),
-        retry_after: Some(SECOND * 33),
-    };
+    let ending = Ending::Failed { error: "busy".into(), retry_after: Some(SECOND * 33) };
     s.finish_as(&run, ending, State::Retrying).await;
     let due = s.now().await.after(SECOND * 33);
     assert_eq!(s.record(&run.id).await.run_at, Some(due));
@@ -77,8 +73,7 @@ pub async fn a_very_long_delay_does_not_overflow_into_the_past(s: Scene) {
     let id = s.submit(draft().after(Duration::MAX)).await;
     s.advance(HOUR * 24 * 365 * 100);
     s.promote().await;
-    s.expect(&id, State::Scheduled, "not within a hundred years")
-        .await;
+    s.expect(&id, State::Scheduled, "not within a hundred years").await;
 }
 
 pub async fn promote_takes_retrying_and_scheduled_tasks_alike(s: Scene) {
@@ -109,10 +104,7 @@ pub async fn promote_in_small_pieces_takes_the_longest_due_first(s: Scene) {
     }
     ids.sort();
     s.advance(SECOND * 9);
-    let duty = Duty {
-        limit: 2,
-        ..s.duty().await
-    };
+    let duty = Duty { limit: 2, ..s.duty().await };
     for (done, has_more) in [(2, true), (2, true), (1, false)] {
         let report = s.store.promote(duty).await.unwrap();
         assert_eq!((report.done, report.has_more), (done, has_more));

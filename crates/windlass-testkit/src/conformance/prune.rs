@@ -25,10 +25,7 @@ pub async fn reads_hide_a_record_from_the_moment_its_retention_is_over(s: Scene)
         let id = s.bring(draft(), state).await;
         s.advance(RETENTION);
         s.expect_gone(&id, "its time is over, pruned or not").await;
-        let filter = Filter {
-            states: vec![state],
-            ..Filter::default()
-        };
+        let filter = Filter { states: vec![state], ..Filter::default() };
         assert_eq!(s.list(filter).await, [], "also in a list by state");
     }
 }
@@ -40,19 +37,13 @@ pub async fn dead_letters_are_never_pruned_or_hidden(s: Scene) {
     s.advance(RETENTION * 1_000);
     assert_eq!(s.prune().await.done, 0);
     for id in ids {
-        s.expect(&id, State::DeadLetter, "it stays until removed")
-            .await;
+        s.expect(&id, State::DeadLetter, "it stays until removed").await;
     }
 }
 
 pub async fn unfinished_tasks_are_never_pruned(s: Scene) {
     let mut ids = Vec::new();
-    for state in [
-        State::Scheduled,
-        State::Running,
-        State::Retrying,
-        State::Pending,
-    ] {
+    for state in [State::Scheduled, State::Running, State::Retrying, State::Pending] {
         ids.push((s.bring(draft().retention(SECOND), state).await, state));
     }
     s.advance(HOUR);
@@ -73,8 +64,7 @@ pub async fn each_task_has_its_own_retention(s: Scene) {
     s.expect_gone(&brief.id, "it was kept for a second").await;
     s.advance(HOUR * 47);
     s.prune().await;
-    s.expect(&long.id, State::Completed, "it is kept for two days")
-        .await;
+    s.expect(&long.id, State::Completed, "it is kept for two days").await;
 }
 
 pub async fn retention_counts_from_the_end_and_not_from_the_submit(s: Scene) {
@@ -108,10 +98,7 @@ pub async fn prune_in_small_pieces_gets_to_the_end(s: Scene) {
     }
     let kept = s.submit(draft()).await;
     s.advance(RETENTION);
-    let duty = Duty {
-        limit: 2,
-        ..s.duty().await
-    };
+    let duty = Duty { limit: 2, ..s.duty().await };
     let mut done = 0;
     for _ in 0..20 {
         let report = s.store.prune(duty).await.unwrap();

@@ -84,9 +84,7 @@ pub async fn an_insert_repeated_by_many_at_once_is_stored_once(s: Scene) {
     for number in 0..16 {
         let scene = if number % 2 == 0 { &s } else { &elsewhere }.clone();
         let task = task.clone();
-        sending.push(tokio::spawn(
-            async move { scene.insert(vec![task]).await.remove(0) },
-        ));
+        sending.push(tokio::spawn(async move { scene.insert(vec![task]).await.remove(0) }));
     }
     for sent in sending {
         let answer = sent.await.unwrap();
@@ -120,9 +118,7 @@ pub async fn a_repeated_apply_is_recognised_after_every_ending(s: Scene) {
 }
 
 pub async fn a_repeated_apply_is_recognised_whatever_it_says(s: Scene) {
-    for (number, second) in [completed(), failed("boom"), Ending::Released]
-        .into_iter()
-        .enumerate()
+    for (number, second) in [completed(), failed("boom"), Ending::Released].into_iter().enumerate()
     {
         let run = s.start(draft().queue(&format!("says-{number}"))).await;
         s.finish(&run, snoozed(60)).await;
@@ -134,10 +130,7 @@ pub async fn a_repeated_apply_is_recognised_whatever_it_says(s: Scene) {
 
 pub async fn one_lease_twice_in_a_batch_is_applied_once(s: Scene) {
     let run = s.start(draft()).await;
-    let batch = vec![
-        s.transition(&run, failed("boom")),
-        s.transition(&run, completed()),
-    ];
+    let batch = vec![s.transition(&run, failed("boom")), s.transition(&run, completed())];
     let outcomes = s.apply(&run.worker, batch).await;
     let expected = [Applied::Applied(State::Retrying), Applied::Already];
     assert_eq!(outcomes, expected);
@@ -162,12 +155,10 @@ pub async fn a_repeated_apply_is_recognised_after_operators_moved_the_task(s: Sc
     s.finish(&run, failed("boom")).await;
     s.rerun(&run.id).await;
     assert_eq!(s.finish(&run, failed("boom")).await, Applied::Already);
-    s.expect(&run.id, State::Pending, "it waits for its next run")
-        .await;
+    s.expect(&run.id, State::Pending, "it waits for its next run").await;
     s.cancel(&run.id).await;
     assert_eq!(s.finish(&run, failed("boom")).await, Applied::Already);
-    s.expect(&run.id, State::Cancelled, "it stays cancelled")
-        .await;
+    s.expect(&run.id, State::Cancelled, "it stays cancelled").await;
 }
 
 pub async fn a_repeated_apply_changes_nothing_while_the_next_run_is_under_way(s: Scene) {

@@ -137,8 +137,7 @@ async fn exit(s: &Scene, draft: Draft, way: Way) -> TaskId {
         | Way::DeletedCompleted
         | Way::PrunedCompleted => s.finish_as(&run, completed(), State::Completed).await,
         Way::Dead | Way::DeletedDead => {
-            s.finish_as(&run, discarded("no use"), State::DeadLetter)
-                .await;
+            s.finish_as(&run, discarded("no use"), State::DeadLetter).await;
         }
         Way::FailedToDeath => {
             s.finish_as(&run, failed("first"), State::Retrying).await;
@@ -176,11 +175,8 @@ async fn exit(s: &Scene, draft: Draft, way: Way) -> TaskId {
         | Way::DeletedCancelled
         | Way::PrunedCancelled => unreachable!("returned above"),
     }
-    let cancels_last = [
-        Way::CancelledRetrying,
-        Way::CancelledAfterCrash,
-        Way::CancelledAfterRelease,
-    ];
+    let cancels_last =
+        [Way::CancelledRetrying, Way::CancelledAfterCrash, Way::CancelledAfterRelease];
     if cancels_last.contains(&way) {
         s.cancel(&id).await;
     }
@@ -209,12 +205,8 @@ pub async fn until_finished_a_second_task_is_rejected_with_the_holder_named(s: S
 }
 
 pub async fn a_second_task_may_ask_for_the_holder_instead(s: Scene) {
-    let asks = || {
-        draft().unique(Unique {
-            on_conflict: OnConflict::Return,
-            ..until_finished("key")
-        })
-    };
+    let asks =
+        || draft().unique(Unique { on_conflict: OnConflict::Return, ..until_finished("key") });
     let id = s.submit(asks()).await;
     let (_, answer) = s.offer(asks()).await;
     let told = matches!(&answer, Inserted::Existing { id: holder, .. } if *holder == id);
@@ -396,12 +388,8 @@ pub async fn a_rerun_does_not_take_its_key_again(s: Scene) {
 }
 
 pub async fn a_missing_key_is_derived_from_queue_kind_and_payload(s: Scene) {
-    let derived = || {
-        draft().payload("same").unique(Unique {
-            key: None,
-            ..until_finished("unused")
-        })
-    };
+    let derived =
+        || draft().payload("same").unique(Unique { key: None, ..until_finished("unused") });
     let id = s.submit(derived()).await;
     let (_, again) = s.offer(derived()).await;
     let held = matches!(&again, Inserted::Conflict { holder } if *holder == id);

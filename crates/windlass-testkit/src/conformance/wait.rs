@@ -139,9 +139,7 @@ pub async fn a_resumed_queue_wakes_who_waits(s: Scene) {
 
 pub async fn every_one_of_many_that_wait_is_woken(s: Scene) {
     let since = mark(&s).await;
-    let waiting: Vec<_> = (0..8)
-        .map(|_| wait(&s, for_work(&["main"], since)))
-        .collect();
+    let waiting: Vec<_> = (0..8).map(|_| wait(&s, for_work(&["main"], since))).collect();
     s.submit(draft()).await;
     for one in waiting {
         assert_eq!(woken(one, "an insert").await, Wake::Work);
@@ -154,10 +152,7 @@ pub async fn a_wait_for_work_without_a_mark_ends_at_once(s: Scene) {
 }
 
 pub async fn a_wait_in_which_nothing_happens_ends_in_time(s: Scene) {
-    let params = WaitParams {
-        at_most: MS * 30,
-        ..for_work(&["main"], mark(&s).await)
-    };
+    let params = WaitParams { at_most: MS * 30, ..for_work(&["main"], mark(&s).await) };
     let start = Instant::now();
     // A spurious wake-up is allowed, a wait without an end is not.
     let wake = woken(wait(&s, params), "its own time").await;
@@ -223,10 +218,7 @@ pub async fn a_wait_for_a_task_that_is_gone_ends_at_once(s: Scene) {
 
 pub async fn a_failure_that_is_retried_does_not_end_a_wait(s: Scene) {
     let run = s.start(draft()).await;
-    let params = WaitParams {
-        at_most: MS * 100,
-        ..for_end(&[&run.id])
-    };
+    let params = WaitParams { at_most: MS * 100, ..for_end(&[&run.id]) };
     let waiting = wait(&s, params);
     s.finish(&run, failed("boom")).await;
     let wake = woken(waiting, "its own time").await;

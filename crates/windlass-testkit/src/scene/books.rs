@@ -51,10 +51,7 @@ impl Scene {
                 .map(|state| (state, queue.counts.get(state)))
                 .filter(|(_, count)| *count > 0)
                 .collect();
-            let counted = Count {
-                by_state,
-                pending: queue.pending,
-            };
+            let counted = Count { by_state, pending: queue.pending };
             let name = &queue.name;
             assert_eq!(counted, found, "{when}: counters of {name} against a list");
             let oldest = queue.oldest_pending_at;

@@ -1,7 +1,7 @@
 //! What operators do: cancel, rerun, reschedule, delete, pause.
 
 use windlass_core::store::{
-    Action, AUDIT, Audit, ChangeParams, ChangeReply, Changed, DocQuery, Filter, Order, RunOrder,
+    AUDIT, Action, Audit, ChangeParams, ChangeReply, Changed, DocQuery, Filter, Order, RunOrder,
     Target,
 };
 use windlass_core::{TaskId, When};
@@ -40,11 +40,7 @@ impl Scene {
         cursor: Option<String>,
     ) -> ChangeReply {
         let params = ChangeParams {
-            target: Target::Matching {
-                filter,
-                limit,
-                cursor,
-            },
+            target: Target::Matching { filter, limit, cursor },
             action,
             only_in: Vec::new(),
             by: Some(OPERATOR.into()),
@@ -62,14 +58,9 @@ impl Scene {
         let mut sum = ChangeReply::default();
         for _ in 0..10_000 {
             let cursor = sum.next_cursor.take();
-            let reply = self
-                .change_piece(filter.clone(), action, limit, cursor)
-                .await;
+            let reply = self.change_piece(filter.clone(), action, limit, cursor).await;
             let count = reply.changed_count;
-            assert!(
-                count <= limit as u64,
-                "a piece of {limit} changed {count} tasks"
-            );
+            assert!(count <= limit as u64, "a piece of {limit} changed {count} tasks");
             sum.changed_count += count;
             sum.requested_count += reply.requested_count;
             sum.next_cursor = reply.next_cursor;
@@ -102,20 +93,13 @@ impl Scene {
 
     /// Pauses or resumes a queue.
     pub async fn order_queue(&self, name: &str, order: RunOrder) {
-        let order = Order::Queue {
-            queue: queue(name),
-            order,
-        };
+        let order = Order::Queue { queue: queue(name), order };
         self.store.order(order).await.unwrap();
     }
 
     /// Every entry of the audit.
     pub async fn audits(&self) -> Vec<Audit> {
-        let query = DocQuery::Class {
-            class: AUDIT.into(),
-            after: None,
-            limit: 10_000,
-        };
+        let query = DocQuery::Class { class: AUDIT.into(), after: None, limit: 10_000 };
         let documents = self.store.load(query).await.unwrap();
         let read = |body: &str| serde_json::from_str(body).unwrap();
         documents.iter().map(|found| read(&found.body)).collect()

@@ -16,10 +16,7 @@ const LIMIT: usize = 1_000;
 impl Scene {
     /// Seeks leadership for somebody.
     pub async fn seek(&self, holder: &str) -> Leadership {
-        let bid = Bid::Seek {
-            holder: WorkerId::new(holder),
-            term_length: TERM,
-        };
+        let bid = Bid::Seek { holder: WorkerId::new(holder), term_length: TERM };
         self.store.lead(bid).await.unwrap()
     }
 
@@ -35,10 +32,7 @@ impl Scene {
 
     /// Renews a term.
     pub async fn renew(&self, term: Term) -> Leadership {
-        let bid = Bid::Renew {
-            term,
-            term_length: TERM,
-        };
+        let bid = Bid::Renew { term, term_length: TERM };
         self.store.lead(bid).await.unwrap()
     }
 
@@ -49,10 +43,7 @@ impl Scene {
 
     /// A duty in the name of the scene's usual leader, who takes the lead if nobody has it.
     pub async fn duty(&self) -> Duty {
-        Duty {
-            term: self.lead_as("leader").await,
-            limit: LIMIT,
-        }
+        Duty { term: self.lead_as("leader").await, limit: LIMIT }
     }
 
     /// Promotes what is due, to the end.
@@ -94,10 +85,7 @@ where
     let mut sum = DutyReport::default();
     for _ in 0..10_000 {
         let report = once().await.unwrap();
-        sum = DutyReport {
-            done: sum.done + report.done,
-            ..report
-        };
+        sum = DutyReport { done: sum.done + report.done, ..report };
         if !report.has_more {
             return sum;
         }

@@ -15,10 +15,7 @@ use super::{LEASE, SECOND, Scene};
 use crate::draft::{Draft, MAIN, queue};
 
 /// The pause before a retry in tests, without jitter.
-const BACKOFF: Backoff = Backoff::Fixed {
-    initial: Duration::from_secs(10),
-    jitter: 0.0,
-};
+const BACKOFF: Backoff = Backoff::Fixed { initial: Duration::from_secs(10), jitter: 0.0 };
 
 /// A claimed task and who claimed it.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,24 +40,17 @@ pub fn completed() -> Ending {
 
 /// A run that failed.
 pub fn failed(error: &str) -> Ending {
-    Ending::Failed {
-        error: error.into(),
-        retry_after: None,
-    }
+    Ending::Failed { error: error.into(), retry_after: None }
 }
 
 /// A run that failed for good.
 pub fn discarded(error: &str) -> Ending {
-    Ending::Discarded {
-        error: error.into(),
-    }
+    Ending::Discarded { error: error.into() }
 }
 
 /// A run that wants to be run this many seconds later.
 pub fn snoozed(seconds: u64) -> Ending {
-    Ending::Snoozed {
-        delay: SECOND * u32::try_from(seconds).unwrap(),
-    }
+    Ending::Snoozed { delay: SECOND * u32::try_from(seconds).unwrap() }
 }
 
 /// A claim of up to `limit` tasks from queue `main`, suspects or not.
@@ -110,10 +100,7 @@ impl Scene {
         older_than: Duration,
     ) -> Orders {
         let held = Some(HeldLeases { leases, older_than });
-        let beat = Beat {
-            held,
-            ..self.sign(worker)
-        };
+        let beat = Beat { held, ..self.sign(worker) };
         self.store.beat(beat).await.unwrap()
     }
 
@@ -130,10 +117,7 @@ impl Scene {
         limit: usize,
     ) -> Vec<Claimed> {
         let quotas = queues.iter().map(|name| Quota::of(queue(name), limit));
-        let params = ClaimParams {
-            quotas: quotas.collect(),
-            ..claim_of(worker, limit)
-        };
+        let params = ClaimParams { quotas: quotas.collect(), ..claim_of(worker, limit) };
         self.claim_by(params).await
     }
 
@@ -154,10 +138,7 @@ impl Scene {
         let mut tasks = self.claim_from(worker, &[name.as_str()], 1).await;
         let ids: Vec<_> = tasks.iter().map(|task| &task.id).collect();
         assert_eq!(ids, [id], "{worker} should be given task {id} of {name}");
-        Run {
-            worker: worker.clone(),
-            task: tasks.remove(0),
-        }
+        Run { worker: worker.clone(), task: tasks.remove(0) }
     }
 
     /// Submits a task and has a new worker claim it.
@@ -175,11 +156,7 @@ impl Scene {
     /// Reports how runs ended.
     pub async fn apply(&self, worker: &WorkerId, transitions: Vec<Transition>) -> Vec<Applied> {
         let count = transitions.len();
-        let params = ApplyParams {
-            worker: worker.clone(),
-            transitions,
-            then_claim: None,
-        };
+        let params = ApplyParams { worker: worker.clone(), transitions, then_claim: None };
         let reply = self.store.apply(params).await.unwrap();
         assert_eq!(reply.outcomes.len(), count, "each report is answered");
         assert!(reply.claim.is_none(), "no claim was asked for");
