@@ -26,6 +26,7 @@ pub mod presence;
 pub mod profile;
 pub mod promote;
 pub mod prune;
+pub mod races;
 pub mod repeats;
 pub mod unique;
 pub mod wait;
@@ -269,6 +270,19 @@ macro_rules! conformance {
                 an_unreadable_record_does_not_stop_an_expire,
                 an_unreadable_record_does_not_stop_a_prune,
                 an_unreadable_record_does_not_stop_an_apply_or_a_list,
+            }
+            races {
+                any_two_calls_at_once_on_a_pending_task_are_as_in_some_order,
+                any_two_calls_at_once_on_an_overdue_run_are_as_in_some_order,
+                any_two_calls_at_once_on_an_overdue_run_under_a_cancel_are_as_in_some_order,
+                any_two_calls_at_once_on_a_crashed_task_are_as_in_some_order,
+                any_two_calls_at_once_on_a_retrying_task_are_as_in_some_order,
+                any_two_calls_at_once_on_a_dead_task_are_as_in_some_order,
+                any_three_calls_at_once_on_a_pending_task_are_as_in_some_order,
+                any_three_calls_at_once_on_an_overdue_run_are_as_in_some_order,
+                any_three_calls_at_once_on_a_crashed_task_are_as_in_some_order,
+                any_three_calls_at_once_on_a_retrying_task_are_as_in_some_order,
+                at_most_one_completion_of_each_lease_counts_in_a_wild_mix,
             }
             counters {
                 counters_follow_a_task_through_every_ending,

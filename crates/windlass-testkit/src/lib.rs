@@ -14,6 +14,7 @@
 pub mod conformance;
 pub mod draft;
 pub mod scene;
+pub mod sequence;
 pub mod subject;
 
 pub use draft::Draft;

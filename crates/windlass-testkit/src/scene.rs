@@ -49,18 +49,15 @@ pub fn check<S, Rule, Asked>(rule: Rule)
 where
     S: Subject,
     Rule: FnOnce(Scene) -> Asked,
-    Asked: Future<Output = ()> + Send + 'static,
+    Asked: Future<Output = ()>,
 {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let scene = Scene::on(Arc::new(S::fresh().await));
-        let asked = tokio::spawn(rule(scene.clone()));
-        match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(Ok(())) => scene.books_balance_after_prune().await,
-            Ok(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
-            Err(_) => panic!("the rule did not come to an end within {PATIENCE:?}"),
-        }
+        let asked = tokio::time::timeout(PATIENCE, rule(scene.clone())).await;
+        assert!(asked.is_ok(), "the rule did not come to an end within {PATIENCE:?}");
+        scene.books_balance_after_prune().await;
     });
 }
 

@@ -1,5 +1,7 @@
 //! One bad item hurts only itself: in a batch, in a claim, in a sweep.
 
+use std::time::Duration;
+
 use windlass_core::store::{Applied, ApplyParams, Filter, Inserted, Refusal, Reservation};
 use windlass_core::{ErrorKind, Kind, QueueName, Reason, State, TaskId};
 
@@ -15,7 +17,7 @@ fn bad_drafts(s: &Scene) -> Vec<Draft> {
         draft().but(|task| task.kind = Kind::stored("")),
         draft().idempotency("with \n control"),
         draft().unique(crate::draft::until_finished("")),
-        draft().but(|task| task.spec.timeout = SECOND * 0),
+        draft().but(|task| task.spec.timeout = Duration::ZERO),
         draft().max_retries(u32::MAX),
     ]
 }

@@ -1,5 +1,7 @@
 //! Rerun, reschedule and delete, by id and by filter.
 
+use std::time::Duration;
+
 use windlass_core::store::{Action, Applied, ChangeParams, Changed, Filter, Target};
 use windlass_core::{State, TaskId, When};
 
@@ -101,7 +103,7 @@ pub async fn a_reschedule_moves_a_waiting_task_to_its_new_time(s: Scene) {
 pub async fn a_reschedule_to_the_past_is_due_at_once(s: Scene) {
     let past = s.now().await.before(HOUR);
     for (number, when) in
-        [When::At(past), When::Now, When::After(SECOND * 0)].into_iter().enumerate()
+        [When::At(past), When::Now, When::After(Duration::ZERO)].into_iter().enumerate()
     {
         let id = s.submit(draft().queue(&format!("past-{number}")).after(HOUR)).await;
         assert_eq!(s.reschedule(&id, when).await, SCHEDULED, "{when:?}");

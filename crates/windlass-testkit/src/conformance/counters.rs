@@ -1,5 +1,7 @@
 //! Counters equal states: after each kind of transition, after a drain, and with many at once.
 
+use std::time::Duration;
+
 use windlass_core::store::{Action, Depth, Filter, Severity};
 use windlass_core::{Ending, Priority, State, When};
 
@@ -85,7 +87,7 @@ pub async fn counters_do_not_follow_what_was_refused(s: Scene) {
     s.insert(vec![task.clone()]).await;
     s.insert(vec![task]).await;
     s.offer(unique()).await;
-    let bad = draft().but(|task| task.spec.timeout = SECOND * 0);
+    let bad = draft().but(|task| task.spec.timeout = Duration::ZERO);
     s.offer(bad).await;
     check(&s, State::Pending, 1, "after refused submits").await;
 }

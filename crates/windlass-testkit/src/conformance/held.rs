@@ -27,7 +27,7 @@ pub async fn an_old_lease_that_is_not_named_goes_back_and_counts_nothing(s: Scen
     let run = s.start(draft()).await;
     s.advance(OLD + MS);
     let orders = name_nothing(&s, &run).await;
-    assert_eq!(orders.given_back, [run.id.clone()]);
+    assert_eq!(orders.given_back, std::slice::from_ref(&run.id));
     check(&s, &run.id, State::Pending, 0).await;
     let again = s.take(&run.worker, &run.id).await;
     assert!(again.epoch > run.epoch, "the same worker may have it again");
@@ -78,7 +78,7 @@ pub async fn held_says_nothing_about_other_workers_leases(s: Scene) {
     let other = s.start(draft()).await;
     s.advance(OLD + MS);
     let orders = name_nothing(&s, &run).await;
-    assert_eq!(orders.given_back, [run.id.clone()]);
+    assert_eq!(orders.given_back, std::slice::from_ref(&run.id));
     check(&s, &other.id, State::Running, 1).await;
 }
 
@@ -88,7 +88,7 @@ pub async fn a_lease_named_under_an_old_epoch_is_lost_and_the_new_one_unnamed(s:
     s.advance(OLD + MS);
     let orders = s.beat_holding(&run.worker, vec![stale.clone()], OLD).await;
     assert_eq!(orders.lost, [stale], "that lease is not valid");
-    assert_eq!(orders.given_back, [run.id.clone()]);
+    assert_eq!(orders.given_back, std::slice::from_ref(&run.id));
     check(&s, &run.id, State::Pending, 0).await;
 }
 

@@ -24,7 +24,7 @@ async fn check_returns(s: &Scene, id: &TaskId, why: &str) {
     let (_, answer) = s.offer(once()).await;
     match answer {
         Inserted::Existing { id: first, is_same_request } => {
-            assert_eq!((&first, is_same_request), (id, true), "{why}")
+            assert_eq!((&first, is_same_request), (id, true), "{why}");
         }
         other => panic!("{why}, task {id} should be returned, not {other:?}"),
     }
@@ -48,7 +48,7 @@ pub async fn a_different_request_under_one_key_is_told_so(s: Scene) {
         let (_, answer) = s.offer(other.clone()).await;
         match answer {
             Inserted::Existing { id: first, is_same_request } => {
-                assert_eq!((first, is_same_request), (id.clone(), false), "{other:?}")
+                assert_eq!((first, is_same_request), (id.clone(), false), "{other:?}");
             }
             answer => panic!("{other:?} should be told apart, not {answer:?}"),
         }

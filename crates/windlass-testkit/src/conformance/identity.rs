@@ -11,7 +11,11 @@ fn check_lost<T: std::fmt::Debug>(answer: Result<T>, why: &str) {
     let told = |error: &Error| (error.kind(), error.reason());
     match answer {
         Err(error) => {
-            assert_eq!(told(&error), (ErrorKind::LeaseLost, Reason::WorkerLost), "{why}: {error:?}")
+            assert_eq!(
+                told(&error),
+                (ErrorKind::LeaseLost, Reason::WorkerLost),
+                "{why}: {error:?}"
+            );
         }
         Ok(accepted) => panic!("{why}, but the store accepted it: {accepted:?}"),
     }

@@ -1,5 +1,7 @@
 //! The state table: every row can be walked, and what has no row changes nothing.
 
+use std::time::Duration;
+
 use windlass_core::state::{Cause, Row, TABLE, is_allowed};
 use windlass_core::store::{Action, Applied, Changed, Refusal};
 use windlass_core::{Ending, Epoch, State, TaskId, TaskRecord, When};
@@ -22,7 +24,7 @@ async fn walk(s: &Scene, row: &Row, draft: Draft) -> TaskId {
     let Some(from) = row.from else {
         let delay = match row.to {
             Some(State::Scheduled) => HOUR,
-            _ => HOUR * 0,
+            _ => Duration::ZERO,
         };
         return s.submit(draft.after(delay)).await;
     };
@@ -236,7 +238,7 @@ pub async fn a_submit_due_later_is_scheduled_and_any_other_is_pending(s: Scene) 
     let now = s.now().await;
     let cases = [
         (When::Now, State::Pending),
-        (When::After(SECOND * 0), State::Pending),
+        (When::After(Duration::ZERO), State::Pending),
         (When::At(now), State::Pending),
         (When::At(now.before(HOUR)), State::Pending),
         (When::After(SECOND), State::Scheduled),
