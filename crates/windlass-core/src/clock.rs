@@ -83,9 +83,7 @@ impl Serialize for Timestamp {
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -125,9 +123,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(Timestamp::MAX.0))
     }
 }
@@ -173,10 +169,7 @@ mod tests {
 
     #[test]
     fn a_time_is_written_in_utc_with_three_decimals() {
-        assert_eq!(
-            Timestamp(1_767_254_400_000).to_string(),
-            "2026-01-01T08:00:00.000Z"
-        );
+        assert_eq!(Timestamp(1_767_254_400_000).to_string(), "2026-01-01T08:00:00.000Z");
     }
 
     #[test]
@@ -195,10 +188,7 @@ mod tests {
     #[test]
     fn the_longest_delay_does_not_overflow() {
         assert_eq!(Timestamp(5).after(Duration::MAX), Timestamp::MAX);
-        assert_eq!(
-            When::After(Duration::MAX).due(Timestamp(5)),
-            Some(Timestamp::MAX)
-        );
+        assert_eq!(When::After(Duration::MAX).due(Timestamp(5)), Some(Timestamp::MAX));
     }
 
     #[test]

@@ -126,9 +126,7 @@ impl Config {
             ));
         }
         if upkeep.batch == 0 || upkeep.sweep.is_zero() {
-            return Err(Error::invalid(
-                "upkeep.batch and upkeep.sweep must be above 0",
-            ));
+            return Err(Error::invalid("upkeep.batch and upkeep.sweep must be above 0"));
         }
         if worker.idle_poll_min.is_zero() || worker.idle_poll_min > worker.idle_poll_max {
             return Err(Error::invalid(
@@ -177,9 +175,7 @@ fn read_age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
     if text == "forever" {
         return Ok(None);
     }
-    duration::parse(&text)
-        .map(Some)
-        .map_err(serde::de::Error::custom)
+    duration::parse(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]
@@ -201,10 +197,7 @@ mod tests {
         let lines: Vec<_> = DEFAULT_TOML.lines().collect();
         for (index, line) in lines.iter().enumerate() {
             if line.contains('=') && !line.starts_with('#') {
-                assert!(
-                    lines[index - 1].starts_with("# "),
-                    "no comment above: {line}"
-                );
+                assert!(lines[index - 1].starts_with("# "), "no comment above: {line}");
             }
         }
     }
@@ -227,10 +220,7 @@ mod tests {
     fn another_shape_of_backoff_replaces_the_default_whole() {
         let config =
             Config::parse("[task.retry]\nshape = \"fixed\"\ninitial = \"9s\"\njitter = 0.0");
-        let fixed = Backoff::Fixed {
-            initial: Duration::from_secs(9),
-            jitter: 0.0,
-        };
+        let fixed = Backoff::Fixed { initial: Duration::from_secs(9), jitter: 0.0 };
         assert_eq!(config.unwrap().task.retry, fixed);
     }
 

@@ -80,11 +80,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, seconds: f64) {
-        assert_eq!(
-            parse(text).unwrap(),
-            Duration::from_secs_f64(seconds),
-            "{text}"
-        );
+        assert_eq!(parse(text).unwrap(), Duration::from_secs_f64(seconds), "{text}");
     }
 
     #[test]

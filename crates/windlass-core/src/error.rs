@@ -104,20 +104,14 @@ impl Error {
     /// Adds the cause, which stays out of the text.
     #[must_use]
     pub fn because(self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        let inner = Inner {
-            source: Some(Arc::new(cause)),
-            ..Arc::unwrap_or_clone(self.0)
-        };
+        let inner = Inner { source: Some(Arc::new(cause)), ..Arc::unwrap_or_clone(self.0) };
         Self(Arc::new(inner))
     }
 
     /// Narrows the kind.
     #[must_use]
     pub fn reason_is(self, reason: Reason) -> Self {
-        let inner = Inner {
-            reason,
-            ..Arc::unwrap_or_clone(self.0)
-        };
+        let inner = Inner { reason, ..Arc::unwrap_or_clone(self.0) };
         Self(Arc::new(inner))
     }
 
@@ -162,13 +156,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?}({:?}): {}",
-            self.0.kind,
-            self.0.reason,
-            self.chain()
-        )
+        write!(f, "{:?}({:?}): {}", self.0.kind, self.0.reason, self.chain())
     }
 }
 
@@ -194,10 +182,7 @@ mod tests {
     fn a_clone_keeps_kind_reason_and_cause() {
         let error = Error::invalid("payload").reason_is(Reason::TooLarge);
         let copy = error.clone().because(std::fmt::Error);
-        assert_eq!(
-            (copy.kind(), copy.reason()),
-            (ErrorKind::Invalid, Reason::TooLarge)
-        );
+        assert_eq!((copy.kind(), copy.reason()), (ErrorKind::Invalid, Reason::TooLarge));
         assert!(std::error::Error::source(&error).is_none());
     }
 }

@@ -144,10 +144,7 @@ impl History {
             && is_repetition(last, &entry)
         {
             let count = last.again.map_or(0, |again| again.count).saturating_add(1);
-            last.again = Some(Again {
-                count,
-                last_at: entry.at,
-            });
+            last.again = Some(Again { count, last_at: entry.at });
             last.run = entry.run;
             return;
         }
@@ -160,18 +157,10 @@ impl History {
     /// Appends what the end of a run leaves to remember: its note, and the terminal state it led
     /// to where the note does not say so itself. Success leaves nothing; the record tells of it.
     pub fn end_run(&mut self, end: EndOfRun) {
-        let EndOfRun {
-            at,
-            run,
-            note,
-            state,
-        } = end;
+        let EndOfRun { at, run, note, state } = end;
         let told = note.as_ref().map(|note| note.what);
         if let Some(Note { what, error }) = note {
-            self.push(Entry {
-                error,
-                ..plain(what, at, run.clone())
-            });
+            self.push(Entry { error, ..plain(what, at, run.clone()) });
         }
         match state {
             State::Cancelled if told != Some(Happening::Cancelled) => {
@@ -184,10 +173,7 @@ impl History {
 
     /// Appends what someone asked for.
     pub fn asked(&mut self, what: Happening, at: Timestamp, by: Option<String>) {
-        self.push(Entry {
-            by,
-            ..plain(what, at, None)
-        });
+        self.push(Entry { by, ..plain(what, at, None) });
     }
 
     /// Appends the completion that a rerun is about to wipe from the record itself.
@@ -251,21 +237,11 @@ pub fn last_run(record: &TaskRecord) -> Option<Run> {
 }
 
 fn plain(what: Happening, at: Timestamp, run: Option<Run>) -> Entry {
-    Entry {
-        what,
-        at,
-        run,
-        error: None,
-        by: None,
-        again: None,
-    }
+    Entry { what, at, run, error: None, by: None, again: None }
 }
 
 fn is_repetition(last: &Entry, next: &Entry) -> bool {
-    let folds = matches!(
-        next.what,
-        Happening::Snoozed | Happening::PutOff | Happening::Released
-    );
+    let folds = matches!(next.what, Happening::Snoozed | Happening::PutOff | Happening::Released);
     folds && last.what == next.what && last.error == next.error && last.by == next.by
 }
 

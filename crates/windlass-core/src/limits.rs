@@ -34,14 +34,10 @@ pub const HISTORY_ENTRIES_MAX: usize = 1_000;
 /// Refuses a key that is empty, too long or holds control characters.
 pub fn check_key(what: &str, key: &str) -> Result<()> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
-        return Err(Error::invalid(format!(
-            "{what} must have 1 to {KEY_BYTES_MAX} bytes"
-        )));
+        return Err(Error::invalid(format!("{what} must have 1 to {KEY_BYTES_MAX} bytes")));
     }
     if key.chars().any(char::is_control) {
-        return Err(Error::invalid(format!(
-            "{what} must not hold control characters"
-        )));
+        return Err(Error::invalid(format!("{what} must not hold control characters")));
     }
     Ok(())
 }

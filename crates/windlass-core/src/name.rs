@@ -19,9 +19,7 @@ fn is_valid(name: &str) -> bool {
     let bytes = name.as_bytes();
     bytes.len() <= NAME_BYTES_MAX
         && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || b"_.:-".contains(b))
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"_.:-".contains(b))
 }
 
 macro_rules! name {
@@ -125,9 +123,6 @@ mod tests {
     #[test]
     fn a_stored_name_is_never_refused() {
         assert_eq!(QueueName::stored("{odd} name").as_str(), "{odd} name");
-        assert_eq!(
-            serde_json::from_str::<Kind>("\"{odd}\"").unwrap().as_str(),
-            "{odd}"
-        );
+        assert_eq!(serde_json::from_str::<Kind>("\"{odd}\"").unwrap().as_str(), "{odd}");
     }
 }

@@ -71,11 +71,7 @@ pub fn decide(failing: Failing, backoff: &Backoff, dice: &mut Dice) -> Decision 
         return Decision::GiveUp;
     }
     // What the handler asked for is exact: it often repeats a Retry-After that it was told.
-    Decision::Again(
-        failing
-            .retry_after
-            .unwrap_or_else(|| backoff.delay(failing.attempts, dice)),
-    )
+    Decision::Again(failing.retry_after.unwrap_or_else(|| backoff.delay(failing.attempts, dice)))
 }
 
 impl Default for Backoff {
@@ -106,19 +102,10 @@ impl Backoff {
     pub fn nominal(&self, n: u32) -> Duration {
         let n = n.max(1);
         match *self {
-            Self::Exponential {
-                initial,
-                factor,
-                max,
-                ..
-            } => {
+            Self::Exponential { initial, factor, max, .. } => {
                 let power = factor.powi(i32::try_from(n - 1).unwrap_or(i32::MAX));
                 // Zero times infinity is not a number; a zero start stays zero.
-                let seconds = if initial.is_zero() {
-                    0.0
-                } else {
-                    initial.as_secs_f64() * power
-                };
+                let seconds = if initial.is_zero() { 0.0 } else { initial.as_secs_f64() * power };
                 Duration::try_from_secs_f64(seconds).map_or(max, |delay| delay.min(max))
             }
             Self::Linear { step, max, .. } => step.checked_mul(n).map_or(max, |d| d.min(max)),
@@ -133,14 +120,10 @@ impl Backoff {
             Self::Linear { jitter, .. } | Self::Fixed { jitter, .. } => (1.0, jitter),
         };
         if !(factor.is_finite() && factor > 0.0) {
-            return Err(Error::invalid(format!(
-                "backoff factor {factor}: use a number above 0"
-            )));
+            return Err(Error::invalid(format!("backoff factor {factor}: use a number above 0")));
         }
         if !(0.0..=1.0).contains(&jitter) {
-            return Err(Error::invalid(format!(
-                "backoff jitter {jitter}: use 0 to 1"
-            )));
+            return Err(Error::invalid(format!("backoff jitter {jitter}: use 0 to 1")));
         }
         Ok(())
     }
@@ -159,11 +142,7 @@ mod tests {
     }
 
     fn check_nominal(backoff: &Backoff, n: u32, seconds: u64) {
-        assert_eq!(
-            backoff.nominal(n),
-            Duration::from_secs(seconds),
-            "{backoff:?} n={n}"
-        );
+        assert_eq!(backoff.nominal(n), Duration::from_secs(seconds), "{backoff:?} n={n}");
     }
 
     #[test]
@@ -177,11 +156,7 @@ mod tests {
 
     #[test]
     fn linear_adds_a_step_up_to_its_maximum() {
-        let linear = Backoff::Linear {
-            step: SECOND * 5,
-            max: SECOND * 12,
-            jitter: 0.0,
-        };
+        let linear = Backoff::Linear { step: SECOND * 5, max: SECOND * 12, jitter: 0.0 };
         check_nominal(&linear, 1, 5);
         check_nominal(&linear, 2, 10);
         check_nominal(&linear, 3, 12);
@@ -190,10 +165,7 @@ mod tests {
 
     #[test]
     fn fixed_stays_the_same() {
-        let fixed = Backoff::Fixed {
-            initial: SECOND * 7,
-            jitter: 0.0,
-        };
+        let fixed = Backoff::Fixed { initial: SECOND * 7, jitter: 0.0 };
         check_nominal(&fixed, 1, 7);
         check_nominal(&fixed, u32::MAX, 7);
     }
@@ -212,40 +184,22 @@ mod tests {
     #[test]
     fn the_last_allowed_run_is_followed_by_no_other() {
         let mut dice = Dice::seeded(1);
-        let failing = |attempts| Failing {
-            attempts,
-            max_retries: 3,
-            retry_after: None,
-        };
-        assert!(matches!(
-            decide(failing(3), &exponential(), &mut dice),
-            Decision::Again(_)
-        ));
-        assert_eq!(
-            decide(failing(4), &exponential(), &mut dice),
-            Decision::GiveUp
-        );
+        let failing = |attempts| Failing { attempts, max_retries: 3, retry_after: None };
+        assert!(matches!(decide(failing(3), &exponential(), &mut dice), Decision::Again(_)));
+        assert_eq!(decide(failing(4), &exponential(), &mut dice), Decision::GiveUp);
     }
 
     #[test]
     fn a_delay_that_the_handler_asked_for_is_exact() {
-        let failing = Failing {
-            attempts: 1,
-            max_retries: 3,
-            retry_after: Some(SECOND * 42),
-        };
+        let failing = Failing { attempts: 1, max_retries: 3, retry_after: Some(SECOND * 42) };
         let decision = decide(failing, &exponential(), &mut Dice::seeded(1));
         assert_eq!(decision, Decision::Again(SECOND * 42));
     }
 
     #[test]
     fn a_backoff_that_makes_no_sense_is_refused() {
-        let with = |factor, jitter| Backoff::Exponential {
-            initial: SECOND,
-            factor,
-            max: SECOND,
-            jitter,
-        };
+        let with =
+            |factor, jitter| Backoff::Exponential { initial: SECOND, factor, max: SECOND, jitter };
         assert!(with(2.0, 0.1).validate().is_ok());
         for (factor, jitter) in [
             (0.0, 0.1),
@@ -256,10 +210,7 @@ mod tests {
             (2.0, -0.1),
             (2.0, f64::NAN),
         ] {
-            assert!(
-                with(factor, jitter).validate().is_err(),
-                "{factor} {jitter}"
-            );
+            assert!(with(factor, jitter).validate().is_err(), "{factor} {jitter}");
         }
     }
 

@@ -70,9 +70,7 @@ impl Serialize for Epoch {
 
 impl<'de> Deserialize<'de> for Epoch {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Self, D::Error> {
-        String::deserialize(d)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -143,14 +141,9 @@ impl FromStr for Priority {
         if let Ok(number) = text.parse() {
             return Self::from_number(number);
         }
-        Self::DESCENDING
-            .into_iter()
-            .find(|priority| priority.as_str() == text)
-            .ok_or_else(|| {
-                Error::invalid(format!(
-                    "priority {text:?}: use critical, high, normal or low"
-                ))
-            })
+        Self::DESCENDING.into_iter().find(|priority| priority.as_str() == text).ok_or_else(|| {
+            Error::invalid(format!("priority {text:?}: use critical, high, normal or low"))
+        })
     }
 }
 
@@ -248,9 +241,7 @@ impl Spec {
     fn validate(&self) -> Result<()> {
         if self.max_retries > limits::BUDGET_MAX || self.max_crashes > limits::BUDGET_MAX {
             let most = limits::BUDGET_MAX;
-            return Err(Error::invalid(format!(
-                "max_retries and max_crashes: at most {most}"
-            )));
+            return Err(Error::invalid(format!("max_retries and max_crashes: at most {most}")));
         }
         if self.timeout.is_zero() {
             return Err(Error::invalid("timeout must be longer than zero"));
@@ -266,11 +257,7 @@ impl Spec {
             let most = limits::METADATA_ENTRIES_MAX;
             return Err(Error::invalid(format!("at most {most} metadata entries")));
         }
-        let bytes = extras
-            .metadata
-            .iter()
-            .map(|(key, value)| key.len() + value.len())
-            .sum();
+        let bytes = extras.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
         limits::check_size("metadata", bytes, limits::METADATA_BYTES_MAX)?;
         if let Some(key) = &extras.limit_key {
             limits::check_key("limit key", key)?;
@@ -314,10 +301,7 @@ pub struct Claimed {
 impl Claimed {
     /// The lease of this run.
     pub fn lease(&self) -> Lease {
-        Lease {
-            task: self.id.clone(),
-            epoch: self.epoch,
-        }
+        Lease { task: self.id.clone(), epoch: self.epoch }
     }
 
     /// True when earlier crashes make it the likely cause of the next.
@@ -402,14 +386,7 @@ mod tests {
     fn a_priority_is_read_by_name_and_by_number() {
         for priority in Priority::DESCENDING {
             assert_eq!(priority.as_str().parse::<Priority>().unwrap(), priority);
-            assert_eq!(
-                priority
-                    .as_number()
-                    .to_string()
-                    .parse::<Priority>()
-                    .unwrap(),
-                priority
-            );
+            assert_eq!(priority.as_number().to_string().parse::<Priority>().unwrap(), priority);
         }
         assert!("urgent".parse::<Priority>().is_err());
         assert!("4".parse::<Priority>().is_err());

@@ -111,10 +111,7 @@ pub fn idempotency_digest(kind: &str, key: &str) -> KeyDigest {
 
 /// The digest of a task's unique key under the scope that its store can keep.
 pub fn unique_digest(task: &NewTask, unique: &Unique, scope: UniqueScope) -> KeyDigest {
-    let (queue, kind) = (
-        task.queue.as_str().as_bytes(),
-        task.kind.as_str().as_bytes(),
-    );
+    let (queue, kind) = (task.queue.as_str().as_bytes(), task.kind.as_str().as_bytes());
     match (&unique.key, scope) {
         (None, _) => digest(&[b"derived", queue, kind, &task.payload]),
         (Some(key), UniqueScope::Kind) => digest(&[b"kind", kind, key.as_bytes()]),

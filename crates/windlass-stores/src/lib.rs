@@ -4,8 +4,11 @@
 //! names in it; its statements are files under `sql/`, named after the methods of the trait.
 //! Stores do not import each other.
 
-mod filter;
+mod changing;
 pub mod memory;
+mod reading;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod url;
 mod wakes;
 

@@ -52,12 +52,7 @@ impl MemoryStore {
     /// An empty store that tells time by this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let model = Mutex::new(Model::new(clock, Config::default().limits));
-        Self {
-            shared: Arc::new(Shared {
-                model,
-                wakes: Wakes::default(),
-            }),
-        }
+        Self { shared: Arc::new(Shared { model, wakes: Wakes::default() }) }
     }
 
     /// Claims exactly the tasks that another store gave in answer to the same claim, if the
@@ -66,8 +61,7 @@ impl MemoryStore {
     /// This is what makes the memory store an oracle although the contract leaves some order open.
     pub fn claim_as(&self, params: ClaimParams, chosen: &[TaskId]) -> Result<Claim> {
         let mark = self.shared.wakes.mark();
-        self.change(|model| model.claim_as(&params, chosen))
-            .map(|tasks| Claim { tasks, mark })
+        self.change(|model| model.claim_as(&params, chosen)).map(|tasks| Claim { tasks, mark })
     }
 
     /// Runs one step of the model and rings for what it has made ready or ended.
@@ -126,9 +120,7 @@ impl Store for MemoryStore {
 
     async fn reserve(&self, wanted: Vec<Reservation>) -> Result<Vec<TaskId>> {
         let count = wanted.iter().map(|wish| wish.count).sum();
-        Ok((0..count)
-            .map(|_| TaskId::new(Uuid::now_v7().to_string()))
-            .collect())
+        Ok((0..count).map(|_| TaskId::new(Uuid::now_v7().to_string())).collect())
     }
 
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
@@ -137,18 +129,13 @@ impl Store for MemoryStore {
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
         let mark = self.shared.wakes.mark();
-        self.change(|model| model.claim(&params))
-            .map(|tasks| Claim { tasks, mark })
+        self.change(|model| model.claim(&params)).map(|tasks| Claim { tasks, mark })
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
         let mark = self.shared.wakes.mark();
         Ok(self.change(|model| {
-            let outcomes = params
-                .transitions
-                .into_iter()
-                .map(|t| model.apply(t))
-                .collect();
+            let outcomes = params.transitions.into_iter().map(|t| model.apply(t)).collect();
             let claim = params
                 .then_claim
                 .map(|params| model.claim(&params).map(|tasks| Claim { tasks, mark }));
@@ -190,7 +177,7 @@ impl Store for MemoryStore {
     }
 
     async fn change(&self, params: ChangeParams) -> Result<ChangeReply> {
-        self.change(|model| model.change(params))
+        self.change(|model| model.change(&params))
     }
 
     async fn order(&self, order: Order) -> Result<()> {

@@ -62,10 +62,7 @@ impl Wakes {
     }
 
     /// Tells that anything may have happened: another process has written.
-    #[cfg_attr(
-        not(feature = "sqlite"),
-        expect(dead_code, reason = "only shared stores need it")
-    )]
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only shared stores need it"))]
     pub(crate) fn ring_all(&self) {
         let mut rings = self.rings.lock();
         rings.count += 1;
@@ -90,10 +87,7 @@ impl Wakes {
     }
 
     /// True while someone waits; a store need not look for other processes' writes otherwise.
-    #[cfg_attr(
-        not(feature = "sqlite"),
-        expect(dead_code, reason = "only shared stores need it")
-    )]
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only shared stores need it"))]
     pub(crate) fn is_awaited(&self) -> bool {
         self.rings.lock().waiting > 0
     }
@@ -152,17 +146,9 @@ impl Wakes {
         let since = since.map_or(0, |mark| mark.0);
         let has_rung = |queue| rings.queues.get(queue).is_some_and(|last| *last > since);
         let work = !queues.is_empty() && (rings.all > since || queues.iter().any(has_rung));
-        let has_ended = |task: &&TaskId| {
-            rings
-                .watched
-                .get(*task)
-                .is_some_and(|watched| watched.finished > 0)
-        };
-        (
-            work,
-            tasks.iter().filter(has_ended).cloned().collect(),
-            rings.all,
-        )
+        let has_ended =
+            |task: &&TaskId| rings.watched.get(*task).is_some_and(|watched| watched.finished > 0);
+        (work, tasks.iter().filter(has_ended).cloned().collect(), rings.all)
     }
 
     fn notify(&self, rings: &Rings) {

@@ -64,15 +64,8 @@ mod tests {
             let cancelled = allowed(Some(State::Cancelled), Cause::Cancel);
             assert_eq!(cancel(state) == CancelVerdict::AtOnce, cancelled, "{state}");
             let rerun_allowed = allowed(Some(State::Pending), Cause::Rerun);
-            assert_eq!(
-                rerun(state) != RerunVerdict::Refused,
-                rerun_allowed,
-                "{state}"
-            );
-            assert_eq!(
-                reschedule(state),
-                allowed(Some(State::Scheduled), Cause::Reschedule)
-            );
+            assert_eq!(rerun(state) != RerunVerdict::Refused, rerun_allowed, "{state}");
+            assert_eq!(reschedule(state), allowed(Some(State::Scheduled), Cause::Reschedule));
             assert_eq!(delete(state), allowed(None, Cause::Delete), "{state}");
         }
     }

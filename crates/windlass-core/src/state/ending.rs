@@ -93,19 +93,12 @@ impl Transition {
     /// Adds how long the handler ran.
     #[must_use]
     pub fn took(self, took: Duration) -> Self {
-        Self {
-            took: Some(took),
-            ..self
-        }
+        Self { took: Some(took), ..self }
     }
 
     /// The state that the task takes.
     pub fn chosen_state(&self, is_cancel_requested: bool) -> State {
-        if is_cancel_requested {
-            self.next_if_cancelled
-        } else {
-            self.next.state
-        }
+        if is_cancel_requested { self.next_if_cancelled } else { self.next.state }
     }
 }
 
@@ -142,19 +135,13 @@ pub fn finish(task: &Claimed, ending: Ending, backoff: &Backoff, dice: &mut Dice
     };
     let note = |what, error| Note { what, error };
     let retry = |what, error, retry_after, dice: &mut Dice| {
-        let failing = Failing {
-            attempts: counted,
-            max_retries: task.spec.max_retries,
-            retry_after,
-        };
+        let failing =
+            Failing { attempts: counted, max_retries: task.spec.max_retries, retry_after };
         let own = task.spec.extras.backoff.as_ref().unwrap_or(backoff);
         match retry::decide(failing, own, dice) {
-            Decision::Again(delay) => place(
-                State::Retrying,
-                When::After(delay),
-                counted,
-                note(what, error),
-            ),
+            Decision::Again(delay) => {
+                place(State::Retrying, When::After(delay), counted, note(what, error))
+            }
             Decision::GiveUp => place(State::DeadLetter, When::Now, counted, note(what, error)),
         }
     };
@@ -180,10 +167,7 @@ pub fn finish(task: &Claimed, ending: Ending, backoff: &Backoff, dice: &mut Dice
         }
         Ending::DeadlinePassed { has_started } => {
             let attempts = if has_started { counted } else { given_back };
-            let note = note(
-                Happening::DeadlinePassed,
-                Some(String::from("deadline passed")),
-            );
+            let note = note(Happening::DeadlinePassed, Some(String::from("deadline passed")));
             place(State::DeadLetter, When::Now, attempts, note)
         }
         Ending::Snoozed { delay } => {
@@ -191,29 +175,16 @@ pub fn finish(task: &Claimed, ending: Ending, backoff: &Backoff, dice: &mut Dice
             place(State::Scheduled, When::After(delay), given_back, note)
         }
         Ending::PutOff => {
-            let seconds = dice
-                .signed_unit()
-                .mul_add(PUT_OFF_SPREAD_SECONDS, PUT_OFF_SECONDS);
+            let seconds = dice.signed_unit().mul_add(PUT_OFF_SPREAD_SECONDS, PUT_OFF_SECONDS);
             let when = When::After(Duration::from_secs_f64(seconds));
-            place(
-                State::Scheduled,
-                when,
-                given_back,
-                note(Happening::PutOff, None),
-            )
+            place(State::Scheduled, when, given_back, note(Happening::PutOff, None))
         }
-        Ending::Released => place(
-            State::Pending,
-            When::Now,
-            given_back,
-            note(Happening::Released, None),
-        ),
-        Ending::Cancelled => place(
-            State::Cancelled,
-            When::Now,
-            counted,
-            note(Happening::Cancelled, None),
-        ),
+        Ending::Released => {
+            place(State::Pending, When::Now, given_back, note(Happening::Released, None))
+        }
+        Ending::Cancelled => {
+            place(State::Cancelled, When::Now, counted, note(Happening::Cancelled, None))
+        }
     };
     // A success stays a success, since its effect has happened; a cancel wins over the rest.
     let next_if_cancelled = match next.state {
@@ -247,11 +218,7 @@ pub fn expire(held: Held) -> Step {
 /// Decides what becomes of a running task that its worker left behind or never received: neither an
 /// attempt nor a crash is counted.
 pub fn release(held: Held) -> Step {
-    let state = if held.is_cancel_requested {
-        State::Cancelled
-    } else {
-        State::Pending
-    };
+    let state = if held.is_cancel_requested { State::Cancelled } else { State::Pending };
     given_back(held, state, held.crashes, Happening::Released)
 }
 

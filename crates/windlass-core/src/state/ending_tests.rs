@@ -35,10 +35,7 @@ fn claimed(attempts: u32) -> Claimed {
 }
 
 fn failed() -> Ending {
-    Ending::Failed {
-        error: "boom".into(),
-        retry_after: None,
-    }
+    Ending::Failed { error: "boom".into(), retry_after: None }
 }
 
 fn finish_of(task: &Claimed, ending: Ending) -> Transition {
@@ -52,12 +49,7 @@ fn check(attempt: u32, ending: Ending, state: State, attempts: u32) {
 }
 
 fn held(crashes: u32, is_cancel_requested: bool) -> Held {
-    Held {
-        attempts: 2,
-        crashes,
-        max_crashes: 3,
-        is_cancel_requested,
-    }
+    Held { attempts: 2, crashes, max_crashes: 3, is_cancel_requested }
 }
 
 #[test]
@@ -79,40 +71,18 @@ fn failure_on_the_last_attempt_is_dead() {
 
 #[test]
 fn discard_is_dead_at_once() {
-    check(
-        1,
-        Ending::Discarded { error: "no".into() },
-        State::DeadLetter,
-        1,
-    );
+    check(1, Ending::Discarded { error: "no".into() }, State::DeadLetter, 1);
 }
 
 #[test]
 fn a_deadline_before_the_start_gives_the_attempt_back() {
-    check(
-        2,
-        Ending::DeadlinePassed { has_started: false },
-        State::DeadLetter,
-        1,
-    );
-    check(
-        2,
-        Ending::DeadlinePassed { has_started: true },
-        State::DeadLetter,
-        2,
-    );
+    check(2, Ending::DeadlinePassed { has_started: false }, State::DeadLetter, 1);
+    check(2, Ending::DeadlinePassed { has_started: true }, State::DeadLetter, 2);
 }
 
 #[test]
 fn snooze_put_off_and_release_give_the_attempt_back() {
-    check(
-        2,
-        Ending::Snoozed {
-            delay: Duration::from_secs(1),
-        },
-        State::Scheduled,
-        1,
-    );
+    check(2, Ending::Snoozed { delay: Duration::from_secs(1) }, State::Scheduled, 1);
     check(2, Ending::PutOff, State::Scheduled, 1);
     check(2, Ending::Released, State::Pending, 1);
 }
@@ -135,9 +105,7 @@ fn a_put_off_suspect_waits_one_to_three_seconds() {
     for seed in 0..1_000 {
         let mut dice = Dice::seeded(seed);
         let transition = finish(&claimed(1), Ending::PutOff, &Backoff::default(), &mut dice);
-        let When::After(delay) = transition.next.when else {
-            panic!("{transition:?}")
-        };
+        let When::After(delay) = transition.next.when else { panic!("{transition:?}") };
         assert!((1.0..=3.0).contains(&delay.as_secs_f64()), "{delay:?}");
     }
 }
@@ -145,24 +113,15 @@ fn a_put_off_suspect_waits_one_to_three_seconds() {
 #[test]
 fn the_tasks_own_backoff_wins() {
     let mut task = claimed(1);
-    let own = Backoff::Fixed {
-        initial: Duration::from_secs(77),
-        jitter: 0.0,
-    };
+    let own = Backoff::Fixed { initial: Duration::from_secs(77), jitter: 0.0 };
     task.spec.extras.backoff = Some(own);
-    assert_eq!(
-        finish_of(&task, failed()).next.when,
-        When::After(Duration::from_secs(77))
-    );
+    assert_eq!(finish_of(&task, failed()).next.when, When::After(Duration::from_secs(77)));
 }
 
 #[test]
 fn a_crash_spends_no_attempt_and_is_counted() {
     let step = expire(held(0, false));
-    assert_eq!(
-        (step.state, step.attempts, step.crashes),
-        (State::Pending, 1, 1)
-    );
+    assert_eq!((step.state, step.attempts, step.crashes), (State::Pending, 1, 1));
 }
 
 #[test]
@@ -180,10 +139,7 @@ fn a_crash_under_a_cancel_is_cancelled() {
 #[test]
 fn a_release_counts_neither_attempt_nor_crash() {
     let step = release(held(1, false));
-    assert_eq!(
-        (step.state, step.attempts, step.crashes),
-        (State::Pending, 1, 1)
-    );
+    assert_eq!((step.state, step.attempts, step.crashes), (State::Pending, 1, 1));
     assert_eq!(release(held(1, true)).state, State::Cancelled);
 }
 
@@ -191,17 +147,12 @@ fn endings() -> Vec<Ending> {
     vec![
         Ending::Completed { result: None },
         failed(),
-        Ending::Failed {
-            error: "later".into(),
-            retry_after: Some(Duration::from_secs(5)),
-        },
+        Ending::Failed { error: "later".into(), retry_after: Some(Duration::from_secs(5)) },
         Ending::TimedOut,
         Ending::Discarded { error: "no".into() },
         Ending::DeadlinePassed { has_started: false },
         Ending::DeadlinePassed { has_started: true },
-        Ending::Snoozed {
-            delay: Duration::from_secs(1),
-        },
+        Ending::Snoozed { delay: Duration::from_secs(1) },
         Ending::PutOff,
         Ending::Released,
         Ending::Cancelled,

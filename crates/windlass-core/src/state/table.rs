@@ -86,13 +86,10 @@ impl fmt::Display for State {
 impl FromStr for State {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|state| state.as_str() == text)
-            .ok_or_else(|| {
-                let names: Vec<_> = Self::ALL.iter().map(|state| state.as_str()).collect();
-                Error::invalid(format!("state {text:?}: use one of {}", names.join(", ")))
-            })
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|state| state.as_str()).collect();
+            Error::invalid(format!("state {text:?}: use one of {}", names.join(", ")))
+        })
     }
 }
 
@@ -169,110 +166,30 @@ const CANCELLED: Option<State> = Some(State::Cancelled);
 
 /// Every transition there is.
 pub const TABLE: &[Row] = &[
-    row(
-        None,
-        PENDING,
-        Cause::Submit,
-        "its time is not in the future",
-    ),
+    row(None, PENDING, Cause::Submit, "its time is not in the future"),
     row(None, SCHEDULED, Cause::Submit, "its time is in the future"),
-    row(
-        SCHEDULED,
-        PENDING,
-        Cause::Promote,
-        "time reached, never early",
-    ),
-    row(
-        RETRYING,
-        PENDING,
-        Cause::Promote,
-        "time reached, never early",
-    ),
+    row(SCHEDULED, PENDING, Cause::Promote, "time reached, never early"),
+    row(RETRYING, PENDING, Cause::Promote, "time reached, never early"),
     row(PENDING, RUNNING, Cause::Claim, "new epoch, attempt + 1"),
     row(RUNNING, COMPLETED, Cause::Apply, "succeeded"),
-    row(
-        RUNNING,
-        RETRYING,
-        Cause::Apply,
-        "failed or timed out, retries left",
-    ),
-    row(
-        RUNNING,
-        DEAD,
-        Cause::Apply,
-        "last attempt failed, discarded, or past its deadline",
-    ),
-    row(
-        RUNNING,
-        SCHEDULED,
-        Cause::Apply,
-        "snoozed or put off, attempt given back",
-    ),
-    row(
-        RUNNING,
-        PENDING,
-        Cause::Apply,
-        "released, attempt given back",
-    ),
-    row(
-        RUNNING,
-        CANCELLED,
-        Cause::Apply,
-        "cancelled, or ended otherwise than well under a cancel",
-    ),
-    row(
-        RUNNING,
-        PENDING,
-        Cause::Release,
-        "the worker left or never got it, attempt given back",
-    ),
-    row(
-        RUNNING,
-        CANCELLED,
-        Cause::Release,
-        "the same under a cancel",
-    ),
-    row(
-        RUNNING,
-        PENDING,
-        Cause::Expire,
-        "worker lost, crash + 1, attempt given back",
-    ),
-    row(
-        RUNNING,
-        DEAD,
-        Cause::Expire,
-        "worker lost, past max_crashes",
-    ),
-    row(
-        RUNNING,
-        CANCELLED,
-        Cause::Expire,
-        "worker lost under a cancel",
-    ),
+    row(RUNNING, RETRYING, Cause::Apply, "failed or timed out, retries left"),
+    row(RUNNING, DEAD, Cause::Apply, "last attempt failed, discarded, or past its deadline"),
+    row(RUNNING, SCHEDULED, Cause::Apply, "snoozed or put off, attempt given back"),
+    row(RUNNING, PENDING, Cause::Apply, "released, attempt given back"),
+    row(RUNNING, CANCELLED, Cause::Apply, "cancelled, or ended otherwise than well under a cancel"),
+    row(RUNNING, PENDING, Cause::Release, "the worker left or never got it, attempt given back"),
+    row(RUNNING, CANCELLED, Cause::Release, "the same under a cancel"),
+    row(RUNNING, PENDING, Cause::Expire, "worker lost, crash + 1, attempt given back"),
+    row(RUNNING, DEAD, Cause::Expire, "worker lost, past max_crashes"),
+    row(RUNNING, CANCELLED, Cause::Expire, "worker lost under a cancel"),
     row(SCHEDULED, CANCELLED, Cause::Cancel, "at once"),
     row(PENDING, CANCELLED, Cause::Cancel, "at once"),
     row(RETRYING, CANCELLED, Cause::Cancel, "at once"),
     row(SCHEDULED, PENDING, Cause::Rerun, "now, counters unchanged"),
     row(RETRYING, PENDING, Cause::Rerun, "now, counters unchanged"),
-    row(
-        COMPLETED,
-        PENDING,
-        Cause::Rerun,
-        "attempts and crashes start again",
-    ),
-    row(
-        DEAD,
-        PENDING,
-        Cause::Rerun,
-        "attempts and crashes start again",
-    ),
-    row(
-        CANCELLED,
-        PENDING,
-        Cause::Rerun,
-        "attempts and crashes start again",
-    ),
+    row(COMPLETED, PENDING, Cause::Rerun, "attempts and crashes start again"),
+    row(DEAD, PENDING, Cause::Rerun, "attempts and crashes start again"),
+    row(CANCELLED, PENDING, Cause::Rerun, "attempts and crashes start again"),
     row(SCHEDULED, SCHEDULED, Cause::Reschedule, ""),
     row(PENDING, SCHEDULED, Cause::Reschedule, ""),
     row(RETRYING, SCHEDULED, Cause::Reschedule, ""),
@@ -288,9 +205,7 @@ pub const TABLE: &[Row] = &[
 
 /// True when [`TABLE`] has such a row.
 pub fn is_allowed(from: Option<State>, to: Option<State>, by: Cause) -> bool {
-    TABLE
-        .iter()
-        .any(|row| row.from == from && row.to == to && row.by == by)
+    TABLE.iter().any(|row| row.from == from && row.to == to && row.by == by)
 }
 
 /// The table as a Mermaid state diagram with a Markdown table beneath it, for the docs.
@@ -298,10 +213,7 @@ pub fn diagram() -> String {
     let mermaid = |state: Option<State>| state.map_or("[*]", State::as_str);
     let mut edges: Vec<(Option<State>, Option<State>, Vec<&str>)> = Vec::new();
     for row in TABLE {
-        match edges
-            .iter_mut()
-            .find(|edge| (edge.0, edge.1) == (row.from, row.to))
-        {
+        match edges.iter_mut().find(|edge| (edge.0, edge.1) == (row.from, row.to)) {
             Some(edge) => edge.2.push(row.by.as_str()),
             None => edges.push((row.from, row.to, vec![row.by.as_str()])),
         }
@@ -317,11 +229,7 @@ pub fn diagram() -> String {
     };
     for row in TABLE {
         let (from, to) = (cell(row.from, "–"), cell(row.to, "gone"));
-        page.push_str(&format!(
-            "| {from} | {to} | {} | {} |\n",
-            row.by.as_str(),
-            row.note
-        ));
+        page.push_str(&format!("| {from} | {to} | {} | {} |\n", row.by.as_str(), row.note));
     }
     page
 }
@@ -342,24 +250,15 @@ mod tests {
 
     #[test]
     fn terminal_states_are_left_only_by_rerun_delete_and_prune() {
-        for row in TABLE
-            .iter()
-            .filter(|row| row.from.is_some_and(State::is_terminal))
-        {
-            assert!(
-                matches!(row.by, Cause::Rerun | Cause::Delete | Cause::Prune),
-                "{row:?}"
-            );
+        for row in TABLE.iter().filter(|row| row.from.is_some_and(State::is_terminal)) {
+            assert!(matches!(row.by, Cause::Rerun | Cause::Delete | Cause::Prune), "{row:?}");
         }
     }
 
     #[test]
     fn numbers_and_names_lead_back_to_their_state() {
         for state in State::ALL {
-            assert_eq!(
-                State::from_number(i64::from(state.as_number())).unwrap(),
-                state
-            );
+            assert_eq!(State::from_number(i64::from(state.as_number())).unwrap(), state);
             assert_eq!(state.as_str().parse::<State>().unwrap(), state);
         }
         assert!(State::from_number(7).is_err());

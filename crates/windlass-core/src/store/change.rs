@@ -27,7 +27,7 @@ pub enum Target {
     Matching {
         /// What they have in common.
         filter: Filter,
-        /// How many tasks to change at most in this call.
+        /// How many matching tasks to deal with at most in this call.
         limit: usize,
         /// Where the last piece ended.
         cursor: Option<String>,

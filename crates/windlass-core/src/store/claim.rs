@@ -32,11 +32,7 @@ pub struct Quota {
 impl Quota {
     /// Up to `at_most` tasks of a queue, of every priority.
     pub fn of(queue: QueueName, at_most: usize) -> Self {
-        Self {
-            queue,
-            at_most,
-            priorities: PrioritySet::ALL,
-        }
+        Self { queue, at_most, priorities: PrioritySet::ALL }
     }
 }
 
@@ -50,11 +46,7 @@ impl PrioritySet {
 
     /// Just these.
     pub fn of(priorities: &[Priority]) -> Self {
-        Self(
-            priorities
-                .iter()
-                .fold(0, |bits, priority| bits | 1 << priority.as_number()),
-        )
+        Self(priorities.iter().fold(0, |bits, priority| bits | 1 << priority.as_number()))
     }
 
     /// True when it is one of them.
@@ -64,9 +56,7 @@ impl PrioritySet {
 
     /// Its members, the most urgent first.
     pub fn descending(self) -> impl Iterator<Item = Priority> {
-        Priority::DESCENDING
-            .into_iter()
-            .filter(move |priority| self.contains(*priority))
+        Priority::DESCENDING.into_iter().filter(move |priority| self.contains(*priority))
     }
 }
 

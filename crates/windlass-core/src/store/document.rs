@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::store::change::Action;
 
 /// The class of the documents that tell who changed what.
 pub const AUDIT: &str = "audit";
@@ -84,14 +83,4 @@ pub struct Audit {
 impl Audit {
     /// How many ids one entry names.
     pub const TASKS_MAX: usize = 100;
-
-    /// The word for an action.
-    pub const fn word(action: Action) -> &'static str {
-        match action {
-            Action::Cancel => "cancel",
-            Action::Rerun => "rerun",
-            Action::Reschedule(_) => "reschedule",
-            Action::Delete => "delete",
-        }
-    }
 }

@@ -29,17 +29,9 @@ pub struct Parts {
 
 impl Parts {
     /// Everything.
-    pub const ALL: Self = Self {
-        payload: true,
-        result: true,
-        history: true,
-    };
+    pub const ALL: Self = Self { payload: true, result: true, history: true };
     /// Nothing that may be large.
-    pub const NONE: Self = Self {
-        payload: false,
-        result: false,
-        history: false,
-    };
+    pub const NONE: Self = Self { payload: false, result: false, history: false };
 }
 
 /// What tasks must have in common; an absent part allows everything.

@@ -13,17 +13,14 @@ use super::model::{Model, Worker, held};
 impl Model {
     pub(super) fn beat(&mut self, beat: Beat) -> Result<Orders> {
         let now = self.now();
-        let worker = self
-            .workers
-            .entry(beat.worker.clone())
-            .or_insert_with(|| Worker {
-                card: beat.card.clone(),
-                order: RunOrder::Run,
-                started_at: now,
-                beat_at: now,
-                lease_until: now,
-                gone_at: None,
-            });
+        let worker = self.workers.entry(beat.worker.clone()).or_insert_with(|| Worker {
+            card: beat.card.clone(),
+            order: RunOrder::Run,
+            started_at: now,
+            beat_at: now,
+            lease_until: now,
+            gone_at: None,
+        });
         if worker.gone_at.is_some() {
             return Err(Error::lease_lost(format!("beat of worker {}", beat.worker))
                 .reason_is(Reason::WorkerLost));
@@ -49,21 +46,9 @@ impl Model {
             .into_iter()
             .map(|number| &self.rows[&number].record)
             .filter(|record| record.is_cancel_requested)
-            .filter_map(|record| {
-                Some(Lease {
-                    task: record.id.clone(),
-                    epoch: record.epoch?,
-                })
-            })
+            .filter_map(|record| Some(Lease { task: record.id.clone(), epoch: record.epoch? }))
             .collect();
-        Ok(Orders {
-            order,
-            cancels,
-            lost,
-            given_back,
-            is_events_wanted: false,
-            now,
-        })
+        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now })
     }
 
     pub(super) fn leave(&mut self, worker: &WorkerId) -> u64 {
@@ -81,29 +66,21 @@ impl Model {
 
     pub(super) fn order(&mut self, order: Order) -> Result<()> {
         match order {
-            Order::Queue {
-                order: RunOrder::Drain,
-                ..
-            } => Err(Error::invalid("a queue can run or pause, not drain")),
+            Order::Queue { order: RunOrder::Drain, .. } => {
+                Err(Error::invalid("a queue can run or pause, not drain"))
+            }
             Order::Queue { queue, order } => {
                 self.queues.entry(queue.clone()).or_default().is_paused = order == RunOrder::Pause;
                 self.tell_ready(&queue);
                 Ok(())
             }
             Order::Worker { worker, order } => {
-                match self
-                    .workers
-                    .get_mut(&worker)
-                    .filter(|known| known.gone_at.is_none())
-                {
+                match self.workers.get_mut(&worker).filter(|known| known.gone_at.is_none()) {
                     Some(known) => {
                         known.order = order;
                         Ok(())
                     }
-                    None => Err(Error::new(
-                        ErrorKind::NotFound,
-                        format!("no worker {worker}"),
-                    )),
+                    None => Err(Error::new(ErrorKind::NotFound, format!("no worker {worker}"))),
                 }
             }
         }
@@ -111,29 +88,21 @@ impl Model {
 
     /// The numbers of the tasks that a worker holds.
     pub(super) fn numbers_of(&self, worker: &WorkerId) -> Vec<i64> {
-        self.running
-            .get(worker)
-            .map_or_else(Vec::new, |held| held.iter().copied().collect())
+        self.running.get(worker).map_or_else(Vec::new, |held| held.iter().copied().collect())
     }
 
     fn give_back_unknown(&mut self, worker: &WorkerId, known: &HeldLeases) -> Vec<TaskId> {
         let now = self.now();
-        let named: BTreeSet<_> = known
-            .leases
-            .iter()
-            .map(|lease| (lease.task.as_str(), lease.epoch))
-            .collect();
+        let named: BTreeSet<_> =
+            known.leases.iter().map(|lease| (lease.task.as_str(), lease.epoch)).collect();
         let unknown: Vec<_> = self
             .numbers_of(worker)
             .into_iter()
             .filter(|number| {
                 let record = &self.rows[number].record;
-                let is_named = record
-                    .epoch
-                    .is_some_and(|epoch| named.contains(&(record.id.as_str(), epoch)));
-                let age = record
-                    .claimed_at
-                    .map_or_else(Default::default, |at| now.since(at));
+                let is_named =
+                    record.epoch.is_some_and(|epoch| named.contains(&(record.id.as_str(), epoch)));
+                let age = record.claimed_at.map_or_else(Default::default, |at| now.since(at));
                 !is_named && age > known.older_than
             })
             .collect();
@@ -166,11 +135,7 @@ impl Model {
     }
 
     fn is_held(&self, worker: &WorkerId, lease: &Lease) -> bool {
-        let Some(row) = self
-            .ids
-            .get(&lease.task)
-            .and_then(|number| self.rows.get(number))
-        else {
+        let Some(row) = self.ids.get(&lease.task).and_then(|number| self.rows.get(number)) else {
             return false;
         };
         row.record.state == State::Running

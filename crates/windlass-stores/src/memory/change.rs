@@ -2,89 +2,49 @@
 
 use windlass_core::history::{self, Happening};
 use windlass_core::state::{self, CancelVerdict, RerunVerdict};
-use windlass_core::store::{
-    AUDIT, Action, Audit, ChangeParams, ChangeReply, Changed, SaveDoc, Target,
-};
+use windlass_core::store::{Action, ChangeParams, ChangeReply, Changed, Target};
 use windlass_core::unique::Exit;
-use windlass_core::{Result, State, TaskId};
+use windlass_core::{Result, State};
 
-use super::model::{Model, is_over};
-use crate::filter::{SCAN_MAX, matches, read_cursor};
+use super::model::Model;
+use crate::changing::Changes;
 
 impl Model {
-    pub(super) fn change(&mut self, params: ChangeParams) -> Result<ChangeReply> {
-        let ChangeParams {
-            target,
-            action,
-            only_in,
-            by,
-        } = params;
-        let mut reply = ChangeReply::default();
-        let mut deleted = Vec::new();
-        match target {
+    pub(super) fn change(&mut self, params: &ChangeParams) -> Result<ChangeReply> {
+        let mut changes = Changes::default();
+        match &params.target {
             Target::Tasks(ids) => {
                 for id in ids {
-                    let number = self.visible(&id).map(|row| row.number);
-                    let changed = number.map_or(Changed::NotFound, |number| {
-                        self.change_one(number, action, &only_in, by.as_deref())
-                    });
-                    count(&mut reply, changed, id, &mut deleted);
-                    reply.outcomes.push(changed);
+                    let number = self.visible(id).map(|row| row.number);
+                    let changed =
+                        number.map_or(Changed::NotFound, |number| self.change_one(number, params));
+                    changes.add(id, changed);
+                    changes.reply.outcomes.push(changed);
                 }
             }
-            Target::Matching {
-                filter,
-                limit,
-                cursor,
-            } => {
-                let now = self.now();
-                let below = read_cursor(cursor.as_deref())?;
-                let walk: Vec<_> = self
-                    .rows
-                    .range(..below)
-                    .rev()
-                    .take(SCAN_MAX)
-                    .map(|(number, _)| *number)
-                    .collect();
-                for number in &walk {
-                    if reply.changed_count >= limit as u64 {
-                        break;
-                    }
-                    reply.next_cursor = Some(number.to_string());
-                    let row = &self.rows[number];
-                    if is_over(row, now) || !matches(&filter, &row.record) {
-                        continue;
-                    }
-                    let id = row.record.id.clone();
-                    let changed = self.change_one(*number, action, &only_in, by.as_deref());
-                    count(&mut reply, changed, id, &mut deleted);
-                }
-                let last = reply
-                    .next_cursor
-                    .as_deref()
-                    .map_or(Ok(below), |text| read_cursor(Some(text)))?;
-                if self.rows.range(..last).next().is_none() {
-                    reply.next_cursor = None;
+            Target::Matching { filter, limit, cursor } => {
+                let page = self.walk(filter, cursor.as_deref(), *limit)?;
+                changes.reply.next_cursor = page.next_cursor;
+                for number in page.numbers {
+                    let id = self.rows[&number].record.id.clone();
+                    let changed = self.change_one(number, params);
+                    changes.add(&id, changed);
                 }
             }
         }
-        self.record_delete(&deleted, action, by);
-        Ok(reply)
+        if let Some(audit) = changes.audit(params, self.now()) {
+            self.save(audit);
+        }
+        Ok(changes.reply)
     }
 
-    fn change_one(
-        &mut self,
-        number: i64,
-        action: Action,
-        only_in: &[State],
-        by: Option<&str>,
-    ) -> Changed {
+    fn change_one(&mut self, number: i64, params: &ChangeParams) -> Changed {
         let state = self.rows[&number].record.state;
-        if !only_in.is_empty() && !only_in.contains(&state) {
+        if !params.only_in.is_empty() && !params.only_in.contains(&state) {
             return Changed::Conflict(state);
         }
-        let by = by.map(String::from);
-        match action {
+        let by = params.by.clone();
+        match params.action {
             Action::Cancel => match state::cancel(state) {
                 CancelVerdict::AtOnce => self.cancel_at_once(number, by),
                 CancelVerdict::Request => self.request_cancel(number, by),
@@ -147,7 +107,6 @@ impl Model {
         record.attempts = 0;
         record.crashes = 0;
         record.result = None;
-        record.progress = None;
         row.position = self.next_position();
         row.pending_at = now;
         row.was_given_back = false;
@@ -160,49 +119,5 @@ impl Model {
         if let Some(row) = self.rows.get_mut(&number) {
             row.record.history.asked(what, now, by);
         }
-    }
-
-    /// A delete must stay on record although the tasks do not.
-    fn record_delete(&mut self, deleted: &[TaskId], action: Action, by: Option<String>) {
-        if deleted.is_empty() {
-            return;
-        }
-        let at = self.now();
-        let audit = Audit {
-            by,
-            action: Audit::word(action).into(),
-            count: deleted.len() as u64,
-            tasks: deleted
-                .iter()
-                .take(Audit::TASKS_MAX)
-                .map(ToString::to_string)
-                .collect(),
-            at,
-        };
-        let body = serde_json::to_string(&audit).expect("an audit entry is plain JSON");
-        let key = format!("{at} {}", deleted[0]);
-        let save = SaveDoc {
-            class: AUDIT.into(),
-            key,
-            expected: None,
-            body: Some(body),
-        };
-        self.save(save);
-    }
-}
-
-fn count(reply: &mut ChangeReply, changed: Changed, id: TaskId, deleted: &mut Vec<TaskId>) {
-    match changed {
-        Changed::Done(to) => {
-            reply.changed_count += 1;
-            if to.is_none() {
-                deleted.push(id);
-            }
-        }
-        Changed::Requested => {
-            reply.changed_count += 1;
-            reply.requested_count += 1;
-        }
-        Changed::Conflict(_) | Changed::NotFound => {}
     }
 }

@@ -23,16 +23,8 @@ impl Model {
                 // A suspect goes first: at most one or two a claim, they hold up nobody, and a
                 // steady stream of others cannot starve them.
                 for is_suspect in [true, false] {
-                    let most = if is_suspect {
-                        left.min(suspects_left)
-                    } else {
-                        left
-                    };
-                    let lane = Lane {
-                        queue: quota.queue.clone(),
-                        priority,
-                        is_suspect,
-                    };
+                    let most = if is_suspect { left.min(suspects_left) } else { left };
+                    let lane = Lane { queue: quota.queue.clone(), priority, is_suspect };
                     let found = self.first_of(&lane, most, &numbers);
                     left -= found.len();
                     suspects_left -= if is_suspect { found.len() } else { 0 };
@@ -59,10 +51,8 @@ impl Model {
         }
         let mut numbers = Vec::new();
         for id in chosen {
-            let number = *self
-                .ids
-                .get(id)
-                .ok_or_else(|| disagree(format!("{id} does not exist")))?;
+            let number =
+                *self.ids.get(id).ok_or_else(|| disagree(format!("{id} does not exist")))?;
             let state = self.rows[&number].record.state;
             if state != State::Pending {
                 return Err(disagree(format!("{id} is {state}")));
@@ -89,9 +79,7 @@ impl Model {
         }
         if given < numbers.len() {
             let id = &chosen[given];
-            return Err(disagree(format!(
-                "{id} is out of turn, beyond a quota, or not allowed"
-            )));
+            return Err(disagree(format!("{id} is out of turn, beyond a quota, or not allowed")));
         }
         Ok(self.lease(&params.worker, &numbers))
     }
@@ -107,11 +95,7 @@ impl Model {
         numbers: &[i64],
         given: usize,
     ) -> Result<(usize, usize)> {
-        let lane_of = |is_suspect| Lane {
-            queue: quota.queue.clone(),
-            priority,
-            is_suspect,
-        };
+        let lane_of = |is_suspect| Lane { queue: quota.queue.clone(), priority, is_suspect };
         let before = &numbers[..given];
         let taken: Vec<_> = numbers[given..]
             .iter()
@@ -132,34 +116,20 @@ impl Model {
                 quota.queue,
             )));
         }
-        let suspects_taken = taken
-            .iter()
-            .filter(|number| suspects.contains(number))
-            .count();
+        let suspects_taken = taken.iter().filter(|number| suspects.contains(number)).count();
         if suspects_taken > suspects_left {
-            return Err(disagree(format!(
-                "{suspects_taken} suspects, {suspects_left} allowed"
-            )));
+            return Err(disagree(format!("{suspects_taken} suspects, {suspects_left} allowed")));
         }
         // Work that was given back may stand anywhere; the rest keeps its order.
         let in_order = |number: &&i64| plain.contains(number) && !self.rows[number].was_given_back;
         let fresh_taken: Vec<_> = taken.iter().filter(in_order).collect();
-        let fresh_due: Vec<_> = plain
-            .iter()
-            .filter(in_order)
-            .take(fresh_taken.len())
-            .collect();
+        let fresh_due: Vec<_> = plain.iter().filter(in_order).take(fresh_taken.len()).collect();
         if fresh_taken != fresh_due {
             let names = |numbers: &[&i64]| -> Vec<_> {
-                numbers
-                    .iter()
-                    .map(|number| self.rows[number].record.id.to_string())
-                    .collect()
+                numbers.iter().map(|number| self.rows[number].record.id.to_string()).collect()
             };
             let (got, due) = (names(&fresh_taken), names(&fresh_due));
-            return Err(disagree(format!(
-                "given in the order {got:?}, due was {due:?}"
-            )));
+            return Err(disagree(format!("given in the order {got:?}, due was {due:?}")));
         }
         Ok((taken.len(), suspects_taken))
     }
@@ -174,9 +144,7 @@ impl Model {
     }
 
     fn is_paused(&self, quota: &Quota) -> bool {
-        self.queues
-            .get(&quota.queue)
-            .is_some_and(|queue| queue.is_paused)
+        self.queues.get(&quota.queue).is_some_and(|queue| queue.is_paused)
     }
 
     /// The first of a lane that are not taken yet.
@@ -184,11 +152,7 @@ impl Model {
         let Some(lane) = self.pending.get(lane) else {
             return Vec::new();
         };
-        lane.values()
-            .filter(|number| !taken.contains(number))
-            .take(most)
-            .copied()
-            .collect()
+        lane.values().filter(|number| !taken.contains(number)).take(most).copied().collect()
     }
 
     fn lease(&mut self, worker: &WorkerId, numbers: &[i64]) -> Vec<Claimed> {
@@ -196,10 +160,7 @@ impl Model {
             return Vec::new();
         }
         let epoch = self.next_epoch();
-        numbers
-            .iter()
-            .map(|number| self.lease_one(worker, *number, epoch))
-            .collect()
+        numbers.iter().map(|number| self.lease_one(worker, *number, epoch)).collect()
     }
 
     fn lease_one(&mut self, worker: &WorkerId, number: i64, epoch: Epoch) -> Claimed {

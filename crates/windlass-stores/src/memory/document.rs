@@ -7,17 +7,10 @@ use super::model::Model;
 impl Model {
     pub(super) fn load(&self, query: &DocQuery) -> Vec<Document> {
         match query {
-            DocQuery::One { class, key } => self
-                .documents
-                .get(&(class.clone(), key.clone()))
-                .cloned()
-                .into_iter()
-                .collect(),
-            DocQuery::Class {
-                class,
-                after,
-                limit,
-            } => self
+            DocQuery::One { class, key } => {
+                self.documents.get(&(class.clone(), key.clone())).cloned().into_iter().collect()
+            }
+            DocQuery::Class { class, after, limit } => self
                 .documents
                 .values()
                 .filter(|document| document.class == *class)
@@ -39,13 +32,8 @@ impl Model {
             return Saved::Done(None);
         };
         let version = present.unwrap_or(0) + 1;
-        let document = Document {
-            class: save.class,
-            key: save.key,
-            version,
-            body,
-            updated_at: self.now(),
-        };
+        let document =
+            Document { class: save.class, key: save.key, version, body, updated_at: self.now() };
         self.documents.insert(slot, document);
         Saved::Done(Some(version))
     }

@@ -25,10 +25,7 @@ impl Model {
             let step = expire(held(&self.rows[number]));
             self.end_run(*number, step.state, step);
         }
-        let alive = self
-            .workers
-            .values()
-            .filter(|worker| worker.gone_at.is_none());
+        let alive = self.workers.values().filter(|worker| worker.gone_at.is_none());
         Ok(DutyReport {
             done: orphans.len().min(duty.limit) as u64,
             has_more: orphans.len() > duty.limit,

@@ -23,10 +23,8 @@ impl Model {
             let text = format!("id {} is in use by another task", task.id);
             return Inserted::Bad(Error::new(ErrorKind::Conflict, text));
         }
-        let idempotency = task
-            .idempotency_key
-            .as_ref()
-            .map(|key| idempotency_digest(task.kind.as_str(), key));
+        let idempotency =
+            task.idempotency_key.as_ref().map(|key| idempotency_digest(task.kind.as_str(), key));
         if let Some(digest) = idempotency
             && let Some(key) = self.keys.get(&digest)
         {
@@ -34,10 +32,7 @@ impl Model {
             let row = &self.rows[&number];
             if !is_over(row, now) {
                 let is_same_request = row.fingerprint == print;
-                return Inserted::Existing {
-                    id: row.record.id.clone(),
-                    is_same_request,
-                };
+                return Inserted::Existing { id: row.record.id.clone(), is_same_request };
             }
             // Its retention is over: it is gone for readers, so it must be for submitters.
             let row = self.take(number);
@@ -53,41 +48,21 @@ impl Model {
         {
             let holder = key.holder.clone();
             return match task.unique {
-                Some(Unique {
-                    on_conflict: OnConflict::Return,
-                    ..
-                }) => Inserted::Existing {
-                    id: holder,
-                    is_same_request: true,
-                },
+                Some(Unique { on_conflict: OnConflict::Return, .. }) => {
+                    Inserted::Existing { id: holder, is_same_request: true }
+                }
                 _ => Inserted::Conflict { holder },
             };
         }
         if let Some(digest) = idempotency {
-            self.keys.insert(
-                digest,
-                Key {
-                    holder: task.id.clone(),
-                    until: None,
-                },
-            );
+            self.keys.insert(digest, Key { holder: task.id.clone(), until: None });
         }
         if let Some((digest, hold)) = unique {
             let until = held_until(hold, now);
-            self.keys.insert(
-                digest,
-                Key {
-                    holder: task.id.clone(),
-                    until,
-                },
-            );
+            self.keys.insert(digest, Key { holder: task.id.clone(), until });
         }
         let run_at = task.when.due(now);
-        let state = if run_at.is_some() {
-            State::Scheduled
-        } else {
-            State::Pending
-        };
+        let state = if run_at.is_some() { State::Scheduled } else { State::Pending };
         let row = Row {
             number: self.next_number(),
             unique,

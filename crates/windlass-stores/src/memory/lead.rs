@@ -10,14 +10,9 @@ impl Model {
         let leader = &mut self.leader;
         let leads_now = leader.holder.is_some() && leader.until > now;
         match bid {
-            Bid::Seek {
-                holder,
-                term_length,
-            } => {
+            Bid::Seek { holder, term_length } => {
                 if leads_now && leader.holder.as_ref() != Some(&holder) {
-                    return Leadership::Following {
-                        leader: leader.holder.clone(),
-                    };
+                    return Leadership::Following { leader: leader.holder.clone() };
                 }
                 if !leads_now {
                     let clock = u64::try_from(now.as_millis()).unwrap_or(0);
@@ -35,9 +30,9 @@ impl Model {
                 leader.holder = None;
                 Leadership::Following { leader: None }
             }
-            Bid::Renew { .. } | Bid::Resign { .. } => Leadership::Following {
-                leader: leader.holder.clone().filter(|_| leads_now),
-            },
+            Bid::Renew { .. } | Bid::Resign { .. } => {
+                Leadership::Following { leader: leader.holder.clone().filter(|_| leads_now) }
+            }
         }
     }
 }

@@ -146,10 +146,7 @@ impl Model {
 
     /// Which queues have got work, and which tasks have ended, since this was last asked.
     pub(super) fn take_news(&mut self) -> (Vec<QueueName>, Vec<TaskId>) {
-        (
-            std::mem::take(&mut self.ready),
-            std::mem::take(&mut self.ended),
-        )
+        (std::mem::take(&mut self.ready), std::mem::take(&mut self.ended))
     }
 
     pub(super) fn tell_ready(&mut self, queue: &QueueName) {
@@ -177,21 +174,14 @@ impl Model {
     pub(super) fn put(&mut self, row: Row) {
         let record = &row.record;
         let queue = self.queues.entry(record.queue.clone()).or_default();
-        *queue
-            .counts
-            .entry((record.state, record.priority))
-            .or_default() += 1;
+        *queue.counts.entry((record.state, record.priority)).or_default() += 1;
         match record.state {
             State::Pending => {
                 self.ready.push(record.queue.clone());
-                self.pending
-                    .entry(lane(&row))
-                    .or_default()
-                    .insert(row.position, row.number);
+                self.pending.entry(lane(&row)).or_default().insert(row.position, row.number);
             }
             State::Scheduled | State::Retrying => {
-                self.due
-                    .insert((record.run_at.unwrap_or_default(), row.number));
+                self.due.insert((record.run_at.unwrap_or_default(), row.number));
             }
             State::Running => {
                 let worker = record.worker.clone().expect("a running task has a worker");
@@ -210,10 +200,7 @@ impl Model {
 
     /// Takes a row out of every index.
     pub(super) fn take(&mut self, number: i64) -> Row {
-        let row = self
-            .rows
-            .remove(&number)
-            .expect("the caller has just seen it");
+        let row = self.rows.remove(&number).expect("the caller has just seen it");
         let record = &row.record;
         self.ids.remove(&record.id);
         if let Some(queue) = self.queues.get_mut(&record.queue)
@@ -228,8 +215,7 @@ impl Model {
                 }
             }
             State::Scheduled | State::Retrying => {
-                self.due
-                    .remove(&(record.run_at.unwrap_or_default(), number));
+                self.due.remove(&(record.run_at.unwrap_or_default(), number));
             }
             State::Running => {
                 if let Some(held) = record.worker.as_ref().and_then(|w| self.running.get_mut(w)) {
@@ -257,12 +243,7 @@ impl Model {
             note
         });
         let run = history::last_run(&row.record);
-        row.record.history.end_run(EndOfRun {
-            at: now,
-            run,
-            note,
-            state,
-        });
+        row.record.history.end_run(EndOfRun { at: now, run, note, state });
         row.record.attempts = step.attempts;
         row.record.crashes = step.crashes;
         row.record.is_cancel_requested = false;
@@ -282,6 +263,9 @@ impl Model {
         row.record.state = state;
         row.record.updated_at = now;
         row.record.finished_at = state.is_terminal().then_some(now);
+        if state == State::Pending {
+            row.record.progress = None;
+        }
         row.expires_at = matches!(state, State::Completed | State::Cancelled)
             .then(|| now.after(row.record.spec.retention));
         if state.is_terminal() {
@@ -299,20 +283,13 @@ impl Model {
 
     fn free_keys(&mut self, row: &Row, exit: Exit) {
         let record = &row.record;
-        let idempotency = record.idempotency_key.as_ref().map(|key| {
-            (
-                idempotency_digest(record.kind.as_str(), key),
-                Holding::Idempotency,
-            )
-        });
-        let unique = row
-            .unique
-            .map(|(digest, hold)| (digest, Holding::Unique(hold)));
+        let idempotency = record
+            .idempotency_key
+            .as_ref()
+            .map(|key| (idempotency_digest(record.kind.as_str(), key), Holding::Idempotency));
+        let unique = row.unique.map(|(digest, hold)| (digest, Holding::Unique(hold)));
         for (digest, holding) in idempotency.into_iter().chain(unique) {
-            let is_owner = self
-                .keys
-                .get(&digest)
-                .is_some_and(|key| key.holder == record.id);
+            let is_owner = self.keys.get(&digest).is_some_and(|key| key.holder == record.id);
             if is_owner && is_freed_by(holding, exit) {
                 self.keys.remove(&digest);
             }

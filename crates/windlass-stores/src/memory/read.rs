@@ -2,38 +2,47 @@
 
 use bytes::Bytes;
 use windlass_core::history::History;
-use windlass_core::store::{GetParams, ListParams, Page, Parts, QueueRecord, WorkerRecord};
-use windlass_core::{Priority, Result, State, TaskId, TaskRecord};
+use windlass_core::store::{Filter, GetParams, ListParams, Page, Parts, QueueRecord, WorkerRecord};
+use windlass_core::{Priority, QueueName, Result, State, TaskId, TaskRecord, Timestamp};
 
 use super::model::{Lane, Model, is_over};
-use crate::filter::{SCAN_MAX, matches, read_cursor};
+use crate::reading::{GONE_WORKER_SHOWN, SCAN_MAX, matches, read_cursor};
+
+/// The tasks that one step of a walk has found, and where it goes on.
+pub(super) struct Walk {
+    pub(super) numbers: Vec<i64>,
+    pub(super) next_cursor: Option<String>,
+}
 
 impl Model {
     pub(super) fn get(&self, params: &GetParams) -> Vec<Option<TaskRecord>> {
-        let read = |id| {
-            self.visible(id)
-                .map(|row| parts_of(&row.record, params.parts))
-        };
+        let read = |id| self.visible(id).map(|row| parts_of(&row.record, params.parts));
         params.ids.iter().map(read).collect()
     }
 
     pub(super) fn list(&self, params: &ListParams) -> Result<Page> {
-        let below = read_cursor(params.cursor.as_deref())?;
+        let walk = self.walk(&params.filter, params.cursor.as_deref(), params.limit)?;
+        let read = |number: &i64| parts_of(&self.rows[number].record, Parts::NONE);
+        let tasks = walk.numbers.iter().map(read).collect();
+        Ok(Page { tasks, next_cursor: walk.next_cursor })
+    }
+
+    /// One bounded step of a walk from the newest task down.
+    pub(super) fn walk(&self, filter: &Filter, cursor: Option<&str>, limit: usize) -> Result<Walk> {
         let now = self.now();
-        let mut page = Page::default();
-        let mut last = below;
-        for (number, row) in self.rows.range(..below).rev().take(SCAN_MAX) {
-            if page.tasks.len() >= params.limit {
+        let mut last = read_cursor(cursor)?;
+        let mut numbers = Vec::new();
+        for (number, row) in self.rows.range(..last).rev().take(SCAN_MAX) {
+            if numbers.len() >= limit {
                 break;
             }
             last = *number;
-            if !is_over(row, now) && matches(&params.filter, &row.record) {
-                page.tasks.push(parts_of(&row.record, Parts::NONE));
+            if !is_over(row, now) && matches(filter, &row.record) {
+                numbers.push(*number);
             }
         }
         let has_more = self.rows.range(..last).next().is_some();
-        page.next_cursor = has_more.then(|| last.to_string());
-        Ok(page)
+        Ok(Walk { numbers, next_cursor: has_more.then(|| last.to_string()) })
     }
 
     pub(super) fn queues(&self) -> Vec<QueueRecord> {
@@ -41,19 +50,9 @@ impl Model {
             name: Clone::clone(name),
             is_paused: queue.is_paused,
             counts: queue.state_counts(),
-            pending: [
-                Priority::Low,
-                Priority::Normal,
-                Priority::High,
-                Priority::Critical,
-            ]
-            .map(|priority| {
-                queue
-                    .counts
-                    .get(&(State::Pending, priority))
-                    .copied()
-                    .unwrap_or(0)
-            }),
+            pending: [Priority::Low, Priority::Normal, Priority::High, Priority::Critical].map(
+                |priority| queue.counts.get(&(State::Pending, priority)).copied().unwrap_or(0),
+            ),
             oldest_pending_at: self.oldest_pending_at(name),
         };
         self.queues.iter().map(describe).collect()
@@ -70,28 +69,22 @@ impl Model {
             is_gone: worker.gone_at.is_some(),
             running_count: self.running.get(id).map_or(0, |held| held.len() as u64),
         };
-        self.workers.iter().map(describe).collect()
+        let now = self.now();
+        let is_shown = |(_, worker): &(&_, &super::model::Worker)| {
+            worker.gone_at.is_none_or(|at| now.since(at) <= GONE_WORKER_SHOWN)
+        };
+        self.workers.iter().filter(is_shown).map(describe).collect()
     }
 
     /// Which of these tasks are finished or not there.
     pub(super) fn ended(&self, mut tasks: Vec<TaskId>) -> Vec<TaskId> {
-        tasks.retain(|id| {
-            self.visible(id)
-                .is_none_or(|row| row.record.state.is_terminal())
-        });
+        tasks.retain(|id| self.visible(id).is_none_or(|row| row.record.state.is_terminal()));
         tasks
     }
 
-    fn oldest_pending_at(
-        &self,
-        queue: &windlass_core::QueueName,
-    ) -> Option<windlass_core::Timestamp> {
+    fn oldest_pending_at(&self, queue: &QueueName) -> Option<Timestamp> {
         let lanes = Priority::DESCENDING.into_iter().flat_map(|priority| {
-            [true, false].map(|is_suspect| Lane {
-                queue: queue.clone(),
-                priority,
-                is_suspect,
-            })
+            [true, false].map(|is_suspect| Lane { queue: queue.clone(), priority, is_suspect })
         });
         lanes
             .filter_map(|lane| self.pending.get(&lane)?.values().next())

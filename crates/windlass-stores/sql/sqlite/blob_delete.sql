@@ -1,0 +1,3 @@
+-- in: ?1 and ?2, the first and last key
+DELETE FROM blob
+WHERE key BETWEEN ?1 AND ?2

@@ -1,0 +1,4 @@
+-- in: ?1 key        out: data
+SELECT data
+FROM blob
+WHERE key = ?1

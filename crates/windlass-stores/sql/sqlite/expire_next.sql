@@ -1,0 +1,4 @@
+-- out: when the next lease runs out
+SELECT min(lease_until)
+FROM worker
+WHERE gone_at IS NULL

@@ -1,0 +1,3 @@
+-- in: ?1 number
+DELETE FROM task
+WHERE number = ?1

@@ -1,0 +1,4 @@
+-- in: ?1 digest        out: the holder's id, and when the key frees itself
+SELECT holder, until
+FROM unique_key
+WHERE digest = ?1

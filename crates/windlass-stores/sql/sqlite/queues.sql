@@ -1,0 +1,3 @@
+-- out: the queues that were ever given an order
+SELECT name, is_paused
+FROM queue

@@ -1,0 +1,3 @@
+-- out: the last number given
+SELECT sequence
+FROM meta

@@ -1,0 +1,3 @@
+-- in: ?1 the last number given
+UPDATE meta
+SET sequence = ?1

@@ -1,0 +1,4 @@
+-- out: the counts of every lane
+SELECT queue, priority, scheduled, pending, running, retrying, completed, dead_letter, cancelled
+FROM tally
+ORDER BY queue, priority

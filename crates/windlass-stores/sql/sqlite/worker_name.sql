@@ -1,0 +1,4 @@
+-- in: ?1 number        out: id
+SELECT id
+FROM worker
+WHERE number = ?1

@@ -1,0 +1,56 @@
+//! What changes have in common: counting what was done, and the record of a delete.
+
+use windlass_core::store::{AUDIT, Action, Audit, ChangeParams, ChangeReply, Changed, SaveDoc};
+use windlass_core::{TaskId, Timestamp};
+
+/// The reply to a change as it comes together.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) reply: ChangeReply,
+    deleted: Vec<TaskId>,
+}
+
+impl Changes {
+    /// Counts what was done to one task.
+    pub(crate) fn add(&mut self, id: &TaskId, changed: Changed) {
+        match changed {
+            Changed::Done(Some(_)) => self.reply.changed_count += 1,
+            Changed::Done(None) => {
+                self.reply.changed_count += 1;
+                self.deleted.push(id.clone());
+            }
+            Changed::Requested => {
+                self.reply.changed_count += 1;
+                self.reply.requested_count += 1;
+            }
+            Changed::Conflict(_) | Changed::NotFound => {}
+        }
+    }
+
+    /// The document that tells of a delete, which must stay on record although the tasks do not.
+    pub(crate) fn audit(&self, params: &ChangeParams, at: Timestamp) -> Option<SaveDoc> {
+        let first = self.deleted.first()?;
+        let audit = Audit {
+            by: params.by.clone(),
+            action: word(params.action).into(),
+            count: self.deleted.len() as u64,
+            tasks: self.deleted.iter().take(Audit::TASKS_MAX).map(ToString::to_string).collect(),
+            at,
+        };
+        Some(SaveDoc {
+            class: AUDIT.into(),
+            key: format!("{at} {first}"),
+            expected: None,
+            body: Some(serde_json::to_string(&audit).expect("an audit entry is plain JSON")),
+        })
+    }
+}
+
+const fn word(action: Action) -> &'static str {
+    match action {
+        Action::Cancel => "cancel",
+        Action::Rerun => "rerun",
+        Action::Reschedule(_) => "reschedule",
+        Action::Delete => "delete",
+    }
+}

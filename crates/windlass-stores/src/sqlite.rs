@@ -1,0 +1,276 @@
+//! The embedded store: one SQLite file, no server.
+//!
+//! One thread writes ([`writer`]) and commits in groups; reads have connections of their own. What
+//! a write does to a task is decided by [`windlass_core::state`] and placed by [`row`]. Several
+//! processes may use one file at once: each transaction begins with the write lock, so what it has
+//! checked stays true until it commits.
+
+mod apply;
+mod beat;
+mod change;
+mod claim;
+mod connection;
+mod document;
+mod error;
+mod expire;
+mod insert;
+mod inspect;
+mod lead;
+mod list;
+mod migrate;
+mod options;
+mod promote;
+mod prune;
+mod read;
+mod readers;
+mod row;
+mod sql;
+mod transaction;
+mod writer;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+use windlass_core::event::{EventFilter, EventStream};
+use windlass_core::store::{
+    ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
+    ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams, Inserted,
+    Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
+    Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+};
+use windlass_core::unique::UniqueScope;
+use windlass_core::{Error, ErrorKind, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
+
+pub use options::SqliteOptions;
+
+use crate::wakes::Wakes;
+use connection::Place;
+use readers::Readers;
+use transaction::Tx;
+use writer::{Urgency, Writer, WriterState};
+
+/// A store in an SQLite file, or in memory.
+#[derive(Clone)]
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    writer: Arc<Writer>,
+    readers: Readers,
+    wakes: Arc<Wakes>,
+    options: SqliteOptions,
+}
+
+impl SqliteStore {
+    /// Opens a file, made and migrated if need be.
+    pub async fn open(options: SqliteOptions) -> Result<Self> {
+        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(options)).await;
+        opened.unwrap_or_else(|cause| {
+            Err(Error::new(ErrorKind::Unavailable, "open sqlite").because(cause))
+        })
+    }
+
+    fn open_blocking(options: SqliteOptions) -> Result<Self> {
+        let mut connection = connection::open_writer(&options)?;
+        migrate::migrate(&mut connection)?;
+        let wakes = Arc::new(Wakes::default());
+        let writer = Arc::new(Writer::start(WriterState {
+            connection,
+            clock: Arc::clone(&options.clock),
+            wakes: Arc::clone(&wakes),
+            error_bytes_max: options.limits.error_bytes_max,
+        })?);
+        let readers = match &options.place {
+            Place::Memory => Readers::ThroughWriter(Arc::clone(&writer)),
+            Place::File(path) => Readers::of_file(path.clone(), Arc::clone(&options.clock)),
+        };
+        Ok(Self { shared: Arc::new(Shared { writer, readers, wakes, options }) })
+    }
+
+    /// Runs work in the next transaction.
+    async fn write<T, F>(&self, items: usize, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        self.shared.writer.call(Urgency::Normal, items, work).await
+    }
+}
+
+/// The schema as text, for `cargo xtask schema`.
+pub fn schema_dump() -> Result<String> {
+    let mut connection = connection::open_writer(&SqliteOptions::in_memory())?;
+    migrate::migrate(&mut connection)?;
+    migrate::dump(&connection)
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("place", &self.shared.options.place).finish()
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn profile(&self) -> Profile {
+        let options = &self.shared.options;
+        let is_file = matches!(options.place, Place::File(_));
+        Profile {
+            name: "sqlite",
+            capabilities: Capabilities {
+                has_priorities: true,
+                unique_scope: UniqueScope::Kind,
+                schedule_resolution: Duration::from_millis(1),
+                list_order: ListOrder::NewestFirst,
+                is_shared: is_file,
+                has_transactions: false,
+                has_events: false,
+                has_series: false,
+            },
+            durability: match (is_file, options.is_durable) {
+                (false, _) => Durability::Volatile,
+                (true, true) => Durability::Durable,
+                (true, false) => Durability::Window {
+                    loss: "a power cut may lose the commits since the last checkpoint".into(),
+                },
+            },
+            limits: options.limits,
+        }
+    }
+
+    async fn dedicated(&self) -> Result<Arc<dyn Store>> {
+        // The writing thread is driven by no runtime and takes beats first: nothing to add.
+        Ok(Arc::new(self.clone()))
+    }
+
+    async fn inspect(&self, depth: Depth) -> Result<Inspection> {
+        if depth == Depth::Repair {
+            self.write(1, |tx| tx.repair_counts()).await?;
+        }
+        // An empty transaction shows whether the file can be written.
+        let now = self.shared.writer.call(Urgency::Urgent, 1, |tx| Ok(tx.now)).await?;
+        let findings = match depth {
+            Depth::Ping => Vec::new(),
+            Depth::Full | Depth::Repair => self.shared.readers.read(inspect::findings).await?,
+        };
+        let version = format!("SQLite {}", rusqlite::version());
+        Ok(Inspection { now, is_writable: true, version, findings })
+    }
+
+    async fn reserve(&self, wanted: Vec<Reservation>) -> Result<Vec<TaskId>> {
+        let count = wanted.iter().map(|wish| wish.count).sum();
+        Ok((0..count).map(|_| row::task_id(Uuid::now_v7())).collect())
+    }
+
+    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
+        let limits = self.shared.options.limits;
+        let insert =
+            move |tx: &mut Tx<'_>| tasks.iter().map(|task| tx.insert(task, &limits)).collect();
+        self.write(1, insert).await
+    }
+
+    async fn claim(&self, params: ClaimParams) -> Result<Claim> {
+        let mark = self.shared.wakes.mark();
+        let tasks = self.write(params.limit, move |tx| tx.claim(&params)).await?;
+        Ok(Claim { tasks, mark })
+    }
+
+    async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
+        let mark = self.shared.wakes.mark();
+        let apply = move |tx: &mut Tx<'_>| {
+            let outcomes =
+                params.transitions.iter().map(|t| tx.apply(t)).collect::<Result<Vec<_>>>()?;
+            let claim = match &params.then_claim {
+                None => None,
+                Some(wanted) => match tx.claim(wanted) {
+                    Err(error) if !error.is_lease_lost() => return Err(error),
+                    answer => Some(answer.map(|tasks| Claim { tasks, mark })),
+                },
+            };
+            Ok(ApplyReply { outcomes, claim })
+        };
+        self.write(1, apply).await
+    }
+
+    async fn wait(&self, params: WaitParams) -> Result<Wake> {
+        let ended = async |tasks: Vec<TaskId>| {
+            let read = move |connection: &_, now| read::ended(connection, &tasks, now);
+            self.shared.readers.read(read).await
+        };
+        self.shared.wakes.wait(params, ended).await
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<Orders> {
+        self.shared.writer.call(Urgency::Urgent, 1, move |tx| tx.beat(&beat)).await
+    }
+
+    async fn leave(&self, worker: WorkerId) -> Result<u64> {
+        self.write(1, move |tx| tx.leave(&worker)).await
+    }
+
+    async fn lead(&self, bid: Bid) -> Result<Leadership> {
+        self.shared.writer.call(Urgency::Urgent, 1, move |tx| tx.lead(&bid)).await
+    }
+
+    async fn promote(&self, duty: Duty) -> Result<DutyReport> {
+        self.write(duty.limit, move |tx| tx.promote(duty)).await
+    }
+
+    async fn expire(&self, duty: Duty) -> Result<DutyReport> {
+        self.write(duty.limit, move |tx| tx.expire(duty)).await
+    }
+
+    async fn prune(&self, duty: Duty) -> Result<DutyReport> {
+        self.write(duty.limit, move |tx| tx.prune(duty)).await
+    }
+
+    async fn tend(&self, duty: Duty) -> Result<DutyReport> {
+        self.write(duty.limit, move |tx| tx.tend(duty)).await
+    }
+
+    async fn change(&self, params: ChangeParams) -> Result<ChangeReply> {
+        self.write(1, move |tx| tx.change(&params)).await
+    }
+
+    async fn order(&self, order: Order) -> Result<()> {
+        self.write(1, move |tx| tx.order(&order)).await
+    }
+
+    async fn get(&self, params: GetParams) -> Result<Vec<Option<TaskRecord>>> {
+        let read = move |connection: &_, now| read::get(connection, &params, now);
+        self.shared.readers.read(read).await
+    }
+
+    async fn list(&self, params: ListParams) -> Result<Page> {
+        let read = move |connection: &_, now| read::list(connection, &params, now);
+        self.shared.readers.read(read).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        self.shared.readers.read(|connection, _| read::queues(connection)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        self.shared.readers.read(read::workers).await
+    }
+
+    async fn series(&self, _params: SeriesParams) -> Result<Vec<SeriesPoint>> {
+        Err(Error::unsupported("statistics by minute in sqlite"))
+    }
+
+    async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
+        self.shared.readers.read(move |connection, _| document::load(connection, &query)).await
+    }
+
+    async fn save(&self, save: SaveDoc) -> Result<Saved> {
+        self.write(1, move |tx| tx.save(&save)).await
+    }
+
+    async fn subscribe(&self, _filter: EventFilter) -> Result<EventStream> {
+        Err(Error::unsupported("live events in sqlite"))
+    }
+}

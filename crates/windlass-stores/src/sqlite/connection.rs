@@ -1,0 +1,112 @@
+//! Connections to the file: how they are opened and set up.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+use windlass_core::{Error, ErrorKind, Result};
+
+use super::SqliteOptions;
+use super::error::{During, is_busy};
+
+/// The oldest SQLite that is safe: earlier ones can corrupt a file when a reader and a reset of the
+/// write-ahead log meet.
+const VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
+
+/// How long to try for a lock that others hold before giving up.
+const BUSY_MAX: Duration = Duration::from_secs(15);
+
+/// Pages of the write-ahead log that start a checkpoint: 64 MiB, so that a page changed often is
+/// copied back seldom.
+const CHECKPOINT_PAGES: u32 = 8_192;
+const PAGE_BYTES: u32 = 8_192;
+const CACHE_KIB: u32 = 65_536;
+const STATEMENTS_CACHED: usize = 128;
+
+/// Where the data is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Memory,
+    File(PathBuf),
+}
+
+/// Opens the connection that writes.
+pub(super) fn open_writer(options: &SqliteOptions) -> Result<Connection> {
+    check_version(rusqlite::version_number())?;
+    let connection = match &options.place {
+        Place::Memory => Connection::open_in_memory().during("open a database in memory")?,
+        Place::File(path) => open_file(path, options.create)?,
+    };
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    connection.busy_timeout(Duration::ZERO).during("set up")?;
+    let synchronous = if options.is_durable { "FULL" } else { "NORMAL" };
+    let set = |name: &str, value: &dyn rusqlite::ToSql| {
+        while_busy(|| connection.pragma_update(None, name, value)).during("set up")
+    };
+    set("page_size", &PAGE_BYTES)?;
+    set("journal_mode", &"WAL")?;
+    set("synchronous", &synchronous)?;
+    set("wal_autocheckpoint", &CHECKPOINT_PAGES)?;
+    set("cache_size", &-i64::from(CACHE_KIB))?;
+    set("temp_store", &"MEMORY")?;
+    Ok(connection)
+}
+
+/// Opens a connection that only reads.
+pub(super) fn open_reader(path: &Path) -> Result<Connection> {
+    let connection = open_file(path, false)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    connection.busy_timeout(BUSY_MAX).during("set up a reader")?;
+    connection.pragma_update(None, "query_only", true).during("set up a reader")?;
+    Ok(connection)
+}
+
+/// Repeats while others hold the lock, with small random pauses: SQLite's own waiting grows to
+/// 100 ms a step, which starves a writer among busy ones.
+pub(super) fn while_busy<T>(
+    mut attempt: impl FnMut() -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let started = Instant::now();
+    let mut pause_us_max = 200;
+    loop {
+        match attempt() {
+            Err(error) if is_busy(&error) && started.elapsed() < BUSY_MAX => {
+                std::thread::sleep(Duration::from_micros(fastrand::u64(50..=pause_us_max)));
+                pause_us_max = (pause_us_max * 2).min(5_000);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn open_file(path: &Path, create: bool) -> Result<Connection> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if create {
+        flags |= OpenFlags::SQLITE_OPEN_CREATE;
+    } else if !path.exists() {
+        let text = format!("no database at {}", path.display());
+        return Err(Error::new(ErrorKind::NotFound, text));
+    }
+    Connection::open_with_flags(path, flags).during(&format!("open {}", path.display()))
+}
+
+fn check_version(version: i32) -> Result<()> {
+    let (least, name) = VERSION_MIN;
+    if version < least {
+        let text = format!("SQLite {} is too old, {name} is needed", rusqlite::version());
+        return Err(Error::unsupported(text));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_sqlite_older_than_3_51_3_is_refused() {
+        assert!(check_version(3_051_002).is_err());
+        assert!(check_version(3_051_003).is_ok());
+        assert!(check_version(rusqlite::version_number()).is_ok());
+    }
+}

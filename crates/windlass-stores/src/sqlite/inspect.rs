@@ -1,0 +1,105 @@
+//! How an SQLite store does: for a ping, for the doctor, and its one repair, the counts.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+use windlass_core::store::{Finding, Severity};
+use windlass_core::{Result, Timestamp};
+
+use super::error::During;
+use super::read::{queues, read_tally};
+use super::sql;
+use super::transaction::Tx;
+
+type Tallies = BTreeMap<(String, usize), [i64; 7]>;
+
+/// Everything that an operator should know.
+pub(super) fn findings(connection: &Connection, now: Timestamp) -> Result<Vec<Finding>> {
+    let mut findings = vec![check_file(connection)?, size(connection)?];
+    findings.extend(check_counts(connection)?);
+    findings.extend(check_workers(connection, now)?);
+    for queue in queues(connection)? {
+        if let Some(at) = queue.oldest_pending_at {
+            let (name, age) = (&queue.name, now.since(at).as_secs());
+            let text = format!("the oldest pending task of queue {name} has waited {age} s");
+            findings.push(finding(Severity::Info, "backlog", text, ""));
+        }
+    }
+    Ok(findings)
+}
+
+impl Tx<'_> {
+    /// Counts the tasks anew.
+    pub(super) fn repair_counts(&mut self) -> Result<()> {
+        let counted = tallies(self.connection, sql::TALLY_COUNTED)?;
+        self.execute(sql::TALLY_CLEAR, [])?;
+        for ((queue, priority), c) in counted {
+            let params = (queue, priority, c[0], c[1], c[2], c[3], c[4], c[5], c[6]);
+            self.execute(sql::TALLY_ADD, params)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_file(connection: &Connection) -> Result<Finding> {
+    let answer: String = connection
+        .pragma_query_value(None, "quick_check", |row| row.get(0))
+        .during("check the file")?;
+    if answer == "ok" {
+        return Ok(finding(Severity::Info, "file", "the file is sound".into(), ""));
+    }
+    let advice =
+        "stop all windlass processes, copy the file, and recover it with `sqlite3 .recover`";
+    Ok(finding(Severity::Problem, "file", format!("the file is damaged: {answer}"), advice))
+}
+
+fn size(connection: &Connection) -> Result<Finding> {
+    let read = |name| {
+        connection
+            .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+            .during("read the size")
+    };
+    let (pages, free, bytes) = (read("page_count")?, read("freelist_count")?, read("page_size")?);
+    let mebibytes = |pages: i64| pages * bytes / (1 << 20);
+    let text = format!("{} MiB, of which {} MiB free for reuse", mebibytes(pages), mebibytes(free));
+    Ok(finding(Severity::Info, "size", text, ""))
+}
+
+fn check_counts(connection: &Connection) -> Result<Option<Finding>> {
+    let kept = tallies(connection, sql::TALLY_ALL)?;
+    let counted = tallies(connection, sql::TALLY_COUNTED)?;
+    let is_empty = |counts: &[i64; 7]| counts.iter().all(|count| *count == 0);
+    let differs = kept.iter().any(|(lane, counts)| {
+        counted.get(lane).map_or(!is_empty(counts), |counted| counted != counts)
+    }) || counted.keys().any(|lane| !kept.contains_key(lane));
+    Ok(differs.then(|| {
+        let text = "the kept counts differ from the tasks".into();
+        finding(Severity::Problem, "counters", text, "run `windlass doctor --repair`")
+    }))
+}
+
+fn check_workers(connection: &Connection, now: Timestamp) -> Result<Option<Finding>> {
+    let name = "look for silent workers";
+    let overdue: i64 = connection
+        .prepare_cached(sql::INSPECT_OVERDUE)
+        .and_then(|mut statement| statement.query_row([now.as_millis()], |row| row.get(0)))
+        .during(name)?;
+    Ok((overdue > 0).then(|| {
+        let text = format!("{overdue} workers are silent and not declared lost yet");
+        let advice = "start a worker or server: one of them leads and takes their tasks back";
+        finding(Severity::Warning, "workers", text, advice)
+    }))
+}
+
+fn tallies(connection: &Connection, text: &'static str) -> Result<Tallies> {
+    let name = "compare the counts";
+    let mut statement = connection.prepare_cached(text).during(name)?;
+    let rows = statement
+        .query_map([], |row| read_tally(row).map(|(queue, priority, c)| ((queue, priority), c)))
+        .during(name)?;
+    rows.collect::<rusqlite::Result<_>>().during(name)
+}
+
+fn finding(severity: Severity, subject: &'static str, text: String, advice: &str) -> Finding {
+    Finding { severity, subject, text, advice: advice.into() }
+}

@@ -1,0 +1,83 @@
+//! The schema and its versions. Any number of processes may start at once: one migrates, the others
+//! wait for its lock and find the work done.
+
+use rusqlite::{Connection, TransactionBehavior};
+use windlass_core::{Error, ErrorKind, Reason, Result};
+
+use super::connection::while_busy;
+use super::error::During;
+use super::sql;
+
+/// Every migration, in order; the schema's version is how many were applied. Never edit one that
+/// was released.
+const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sqlite/0001_tasks.sql")];
+
+/// Marks a file as windlass's: "wind" in ASCII.
+const APPLICATION_ID: i64 = 0x7769_6e64;
+
+/// Brings the schema up to date, or says why that cannot be.
+pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
+    if version(connection)? == MIGRATIONS.len() {
+        return check_owner(connection);
+    }
+    let name = "migrate";
+    let transaction = while_busy(|| {
+        rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
+    })
+    .during(name)?;
+    // Looked at again under the lock: another process may have been faster.
+    let from = version(&transaction)?;
+    check_owner(&transaction)?;
+    for migration in &MIGRATIONS[from..] {
+        transaction.execute_batch(migration).during(name)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID).during(name)?;
+    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64).during(name)?;
+    transaction.commit().during(name)
+}
+
+/// The schema as text, for the dump that makes migrations reviewable.
+pub(super) fn dump(connection: &Connection) -> Result<String> {
+    let mut statement = connection.prepare(sql::SCHEMA).during("read the schema")?;
+    let parts = statement
+        .query_map([], |row| row.get::<_, String>(0))
+        .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+        .during("read the schema")?;
+    Ok(format!(
+        "-- The schema of the SQLite store, version {}. Written by `cargo xtask schema`; do not edit.\n\n{};\n",
+        MIGRATIONS.len(),
+        parts.join(";\n\n"),
+    ))
+}
+
+fn version(connection: &Connection) -> Result<usize> {
+    let stored: i64 =
+        while_busy(|| connection.pragma_query_value(None, "user_version", |row| row.get(0)))
+            .during("read the schema's version")?;
+    let known = MIGRATIONS.len();
+    usize::try_from(stored).ok().filter(|version| *version <= known).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the database has schema version {stored}, this windlass knows up to {known}: \
+                 use a newer windlass"
+            ),
+        )
+        .reason_is(Reason::NewerSchema)
+    })
+}
+
+/// Refuses a database that some other program has made.
+fn check_owner(connection: &Connection) -> Result<()> {
+    let name = "look at the database";
+    let id: i64 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).during(name)?;
+    if id == APPLICATION_ID {
+        return Ok(());
+    }
+    let tables: i64 = connection.query_row(sql::SCHEMA_COUNT, [], |row| row.get(0)).during(name)?;
+    if tables == 0 && id == 0 {
+        return Ok(());
+    }
+    Err(Error::invalid("the file is a database of another program; windlass leaves it alone"))
+}

@@ -1,0 +1,31 @@
+//! Prune and tend in SQLite.
+
+use windlass_core::Result;
+use windlass_core::store::{Duty, DutyReport};
+use windlass_core::unique::Exit;
+
+use super::row::Row;
+use super::sql;
+use super::transaction::Tx;
+
+impl Tx<'_> {
+    pub(super) fn prune(&mut self, duty: Duty) -> Result<DutyReport> {
+        self.check_term(duty.term)?;
+        let over = self.numbers(sql::PRUNE, duty.limit)?;
+        for number in &over {
+            Row::by_number(self, *number)?.forget(self, Exit::Pruned)?;
+        }
+        self.report(over.len(), sql::PRUNE_NEXT)
+    }
+
+    pub(super) fn tend(&mut self, duty: Duty) -> Result<DutyReport> {
+        self.check_term(duty.term)?;
+        let limit = i64::try_from(duty.limit).unwrap_or(i64::MAX);
+        let done = self.execute(sql::TEND_KEYS, (self.now.as_millis(), limit))?;
+        Ok(DutyReport {
+            done: done as u64,
+            has_more: done > 0 && done == duty.limit,
+            ..DutyReport::default()
+        })
+    }
+}

@@ -1,0 +1,262 @@
+//! The one thread that writes, and its group commit.
+//!
+//! Whatever is waiting (inserts, claims, endings, beats) goes into one transaction, and everyone is
+//! answered after its commit. While one commit is on its way to the disk the next group collects;
+//! a lone call goes at once. Nothing is driven by the caller's runtime: a call whose future is
+//! dropped still runs to its end.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+use windlass_core::{Clock, Error, ErrorKind, Result};
+
+use super::connection::while_busy;
+use super::error::During;
+use super::transaction::Tx;
+use crate::wakes::Wakes;
+
+/// Most items that one transaction takes up, unless a single call brings more.
+const ITEMS_MAX: usize = 1_000;
+/// Longest time that one transaction collects.
+const COLLECT_MAX: Duration = Duration::from_millis(5);
+/// How often an idle writer looks for the writes of other processes, while someone waits for them.
+const WATCH_EVERY: Duration = Duration::from_millis(5);
+
+/// The way in to the writing thread.
+#[derive(Debug)]
+pub(super) struct Writer {
+    inbox: Arc<Inbox>,
+}
+
+/// How soon a call is taken up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// In turn.
+    Normal,
+    /// Before all others: beats, so that no load can cost a worker its leases.
+    Urgent,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    calls: Mutex<Calls>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Calls {
+    urgent: VecDeque<Box<dyn Call>>,
+    normal: VecDeque<Box<dyn Call>>,
+    is_closed: bool,
+}
+
+impl std::fmt::Debug for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Calls({} urgent, {} normal)", self.urgent.len(), self.normal.len())
+    }
+}
+
+impl Calls {
+    fn take(&mut self) -> Option<Box<dyn Call>> {
+        self.urgent.pop_front().or_else(|| self.normal.pop_front())
+    }
+}
+
+/// A call on its way through a transaction; may be run again after a rollback.
+trait Call: Send {
+    fn items(&self) -> usize;
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<()>;
+    fn answer(self: Box<Self>, commit: Result<()>);
+}
+
+struct Work<T, F> {
+    items: usize,
+    work: F,
+    outcome: Option<Result<T>>,
+    reply: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Call for Work<T, F> {
+    fn items(&self) -> usize {
+        self.items
+    }
+
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        // A panic must not take the thread, and with it every other caller, down.
+        let work = AssertUnwindSafe(|| (self.work)(tx));
+        let outcome = catch_unwind(work)
+            .unwrap_or_else(|_| Err(Error::corrupt("a write to sqlite panicked")));
+        // A refusal is an answer: by contract it comes before anything was written. Trouble with
+        // the database is not, and takes the transaction with it.
+        let trouble = outcome
+            .as_ref()
+            .err()
+            .filter(|error| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Corrupt));
+        let verdict = trouble.map_or(Ok(()), |error| Err(error.clone()));
+        self.outcome = Some(outcome);
+        verdict
+    }
+
+    fn answer(self: Box<Self>, commit: Result<()>) {
+        let outcome = match (commit, self.outcome) {
+            (Ok(()), Some(outcome)) => outcome,
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => Err(closed()),
+        };
+        // The caller may have gone; its work is done all the same.
+        let _ = self.reply.send(outcome);
+    }
+}
+
+impl Writer {
+    /// Starts the thread, which ends when this is dropped.
+    pub(super) fn start(state: WriterState) -> Result<Self> {
+        let inbox = Arc::new(Inbox::default());
+        let its_inbox = Arc::clone(&inbox);
+        std::thread::Builder::new()
+            .name("windlass-sqlite".into())
+            .spawn(move || state.serve(&its_inbox))
+            .map_err(|cause| {
+                Error::new(ErrorKind::Unavailable, "start the writing thread").because(cause)
+            })?;
+        Ok(Self { inbox })
+    }
+
+    /// Runs work in a transaction with others and answers after its commit. The work may be run
+    /// more than once, of which only the last counts.
+    pub(super) async fn call<T, F>(&self, urgency: Urgency, items: usize, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let call = Box::new(Work { items, work, outcome: None, reply });
+        {
+            let mut calls = self.inbox.calls.lock();
+            match urgency {
+                Urgency::Normal => calls.normal.push_back(call),
+                Urgency::Urgent => calls.urgent.push_back(call),
+            }
+        }
+        self.inbox.arrived.notify_one();
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.inbox.calls.lock().is_closed = true;
+        self.inbox.arrived.notify_one();
+    }
+}
+
+/// What the writing thread owns.
+pub(super) struct WriterState {
+    pub(super) connection: Connection,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) wakes: Arc<Wakes>,
+    pub(super) error_bytes_max: usize,
+}
+
+impl WriterState {
+    fn serve(self, inbox: &Inbox) {
+        let mut data_version = self.data_version();
+        loop {
+            let mut calls = inbox.calls.lock();
+            let first = match calls.take() {
+                Some(call) => call,
+                None if calls.is_closed => return,
+                None => {
+                    // Looks at the file's version only while someone waits: an idle process rests.
+                    let pause =
+                        if self.wakes.is_awaited() { WATCH_EVERY } else { WATCH_EVERY * 20 };
+                    let timed_out = inbox.arrived.wait_for(&mut calls, pause).timed_out();
+                    drop(calls);
+                    if timed_out && self.wakes.is_awaited() {
+                        let version = self.data_version();
+                        if version != data_version {
+                            data_version = version;
+                            self.wakes.ring_all();
+                        }
+                    }
+                    continue;
+                }
+            };
+            drop(calls);
+            self.serve_group(first, inbox);
+        }
+    }
+
+    /// One transaction with all that is waiting.
+    fn serve_group(&self, first: Box<dyn Call>, inbox: &Inbox) {
+        let mut group: Vec<Box<dyn Call>> = Vec::new();
+        let outcome = self.commit(|tx| {
+            let started = Instant::now();
+            let mut items = 0;
+            let mut next = Some(first);
+            while let Some(mut call) = next.take() {
+                items += call.items();
+                let outcome = call.run(tx);
+                group.push(call);
+                outcome?;
+                if items < ITEMS_MAX && started.elapsed() < COLLECT_MAX {
+                    next = inbox.calls.lock().take();
+                }
+            }
+            Ok(())
+        });
+        match outcome {
+            Ok(()) => group.into_iter().for_each(|call| call.answer(Ok(()))),
+            Err(error) if group.len() <= 1 => {
+                group.into_iter().for_each(|call| call.answer(Err(error.clone())));
+            }
+            // Each alone, so that one bad call hurts only itself.
+            Err(_) => {
+                for mut call in group {
+                    let outcome = self.commit(|tx| call.run(tx));
+                    call.answer(outcome);
+                }
+            }
+        }
+    }
+
+    /// Runs work inside `BEGIN IMMEDIATE … COMMIT` and rings afterwards.
+    fn commit(&self, work: impl FnOnce(&mut Tx<'_>) -> Result<()>) -> Result<()> {
+        while_busy(|| self.connection.execute_batch("BEGIN IMMEDIATE")).during("begin")?;
+        let mut tx = Tx::new(&self.connection, self.clock.now(), self.error_bytes_max);
+        let outcome = work(&mut tx)
+            .and_then(|()| tx.flush())
+            .and_then(|()| while_busy(|| self.connection.execute_batch("COMMIT")).during("commit"));
+        if let Err(error) = outcome {
+            // Some errors have rolled back already.
+            if !self.connection.is_autocommit()
+                && let Err(cause) = self.connection.execute_batch("ROLLBACK")
+            {
+                tracing::error!(%cause, "could not roll back");
+            }
+            return Err(error);
+        }
+        let (ready, ended) = tx.into_news();
+        if !ready.is_empty() {
+            self.wakes.ring(&ready);
+        }
+        self.wakes.finished(&ended);
+        Ok(())
+    }
+
+    /// Changes when, and only when, another connection has written to the file.
+    fn data_version(&self) -> i64 {
+        self.connection
+            .pragma_query_value(None, "data_version", |row| row.get(0))
+            .unwrap_or_default()
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Unavailable, "the sqlite store is closed")
+}
