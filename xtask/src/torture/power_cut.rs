@@ -88,10 +88,7 @@ pub(crate) fn obstacle() -> Option<String> {
         disk.unmount()
     });
     rehearsal.err().map(|error| {
-        format!(
-            "a loop device cannot be mounted here: {}",
-            shell::chain(error.as_ref())
-        )
+        format!("a loop device cannot be mounted here: {}", shell::chain(error.as_ref()))
     })
 }
 
@@ -169,10 +166,7 @@ fn run_try(args: &Args, number: u32, dice: &mut Dice) -> Result<Audit> {
             eprintln!("try {number}: {wrong}");
         }
         let kept = disk.keep(&shell::repository_root().join(&args.evidence), number)?;
-        eprintln!(
-            "try {number}: ledger and disk image are in {}",
-            kept.display()
-        );
+        eprintln!("try {number}: ledger and disk image are in {}", kept.display());
     }
     disk.unmount()?;
     Ok(audit)
@@ -212,9 +206,7 @@ fn load_until_cut(cut: &Cut<'_>) -> Result<Ledger> {
     let has_ended_early = reader.is_finished();
     cut.disk.cut_power()?;
     drop(child);
-    let ledger = reader
-        .join()
-        .map_err(|_| "the reader of the ledger panicked")??;
+    let ledger = reader.join().map_err(|_| "the reader of the ledger panicked")??;
     if IS_INTERRUPTED.load(Ordering::SeqCst) {
         return Err("interrupted".into());
     }
@@ -270,11 +262,7 @@ fn listen_for_interrupts() -> Result {
 
 /// A line that each try replaces on a terminal, a line per try elsewhere.
 fn tell_progress(args: &Args, number: u32, audit: &Audit) {
-    let (start, end) = if std::io::stderr().is_terminal() {
-        (CLEAR_LINE, "")
-    } else {
-        ("", "\n")
-    };
+    let (start, end) = if std::io::stderr().is_terminal() { (CLEAR_LINE, "") } else { ("", "\n") };
     eprint!(
         "{start}try {number} of {}: {} inserts, {} claims, {} applies acknowledged; {} lost{end}",
         args.tries,

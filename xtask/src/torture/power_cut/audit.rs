@@ -101,17 +101,12 @@ async fn check_health(store: &dyn Store, audit: &mut Audit) -> Result {
 
 async fn read_all(store: &dyn Store, audit: &mut Audit) -> Result<HashMap<TaskId, TaskRecord>> {
     let mut records = HashMap::new();
-    let mut params = ListParams {
-        limit: PIECE,
-        ..ListParams::default()
-    };
+    let mut params = ListParams { limit: PIECE, ..ListParams::default() };
     loop {
         let page = store.list(params.clone()).await?;
         for record in page.tasks {
             if let Some(twin) = records.insert(record.id.clone(), record) {
-                audit
-                    .wrong
-                    .push(format!("task {} is listed twice", twin.id));
+                audit.wrong.push(format!("task {} is listed twice", twin.id));
             }
         }
         if page.next_cursor.is_none() {
@@ -153,19 +148,15 @@ fn check_records(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: 
         if !ledger.sent_inserts.contains(id) {
             audit.wrong.push(format!("task {id} was never sent"));
         }
-        let is_unfinished = matches!(
-            record.state,
-            State::Pending | State::Scheduled | State::Running
-        );
+        let is_unfinished =
+            matches!(record.state, State::Pending | State::Scheduled | State::Running);
         let is_asked_for = ledger
             .sent_applies
             .get(id)
             .is_some_and(|run| run.state == record.state && Some(run.epoch) == record.epoch);
         if !is_unfinished && !is_asked_for {
             let state = record.state;
-            audit
-                .wrong
-                .push(format!("task {id} is {state}, which nobody asked for"));
+            audit.wrong.push(format!("task {id} is {state}, which nobody asked for"));
         }
     }
 }
@@ -180,18 +171,12 @@ async fn check_contents(
     for piece in ids.chunks(PIECE) {
         let params = GetParams {
             ids: piece.to_vec(),
-            parts: Parts {
-                payload: true,
-                result: true,
-                history: true,
-            },
+            parts: Parts { payload: true, result: true, history: true },
         };
         let answers = store.get(params).await?;
         for (id, answer) in piece.iter().zip(answers) {
             let Some(record) = answer else {
-                audit
-                    .wrong
-                    .push(format!("task {id} is listed and not found"));
+                audit.wrong.push(format!("task {id} is listed and not found"));
                 continue;
             };
             if record.payload != load::payload_of(id) {
@@ -251,31 +236,21 @@ async fn drain(
         for task in &claim.tasks {
             let (id, epoch) = (&task.id, task.epoch);
             if records.get(id).and_then(|record| record.epoch) >= Some(epoch) {
-                audit
-                    .wrong
-                    .push(format!("task {id} was given epoch {epoch} again"));
+                audit.wrong.push(format!("task {id} was given epoch {epoch} again"));
             }
             // Only after the loss of a claim, which is counted; a durable store never gets here.
             if ledger.acked_claims.get(id) >= Some(&epoch) {
-                audit
-                    .losses
-                    .push(format!("task {id} was given epoch {epoch} anew"));
+                audit.losses.push(format!("task {id} was given epoch {epoch} anew"));
             }
             let result = Some(load::result_of(id).into());
             let ending = Ending::Completed { result };
             transitions.push(state::finish(task, ending, &backoff, &mut dice));
         }
-        let params = ApplyParams {
-            worker: worker.clone(),
-            transitions,
-            then_claim: None,
-        };
+        let params = ApplyParams { worker: worker.clone(), transitions, then_claim: None };
         let reply = store.apply(params).await?;
         let is_done = |outcome: &Applied| *outcome == Applied::Applied(State::Completed);
         if !reply.outcomes.iter().all(is_done) {
-            audit
-                .wrong
-                .push(String::from("the auditor's own apply was refused"));
+            audit.wrong.push(String::from("the auditor's own apply was refused"));
         }
     }
 }
@@ -284,18 +259,14 @@ async fn drain(
 fn check_drained(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: &mut Audit) {
     for (id, record) in records {
         if matches!(record.state, State::Pending | State::Running) {
-            audit
-                .wrong
-                .push(format!("task {id} is {} after the drain", record.state));
+            audit.wrong.push(format!("task {id} is {} after the drain", record.state));
         }
         if let Some(run) = ledger.acked_applies.get(id)
             && record.epoch == Some(run.epoch)
             && record.state != run.state
         {
             let (before, after) = (run.state, record.state);
-            audit
-                .wrong
-                .push(format!("task {id} went from {before} to {after} by itself"));
+            audit.wrong.push(format!("task {id} went from {before} to {after} by itself"));
         }
     }
 }

@@ -34,20 +34,13 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn create(bytes: u64) -> Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("windlass-power-cut-")
-            .tempdir()?;
+        let folder = tempfile::Builder::new().prefix("windlass-power-cut-").tempdir()?;
         let image = folder.path().join("disk.ext4");
         let mount_point = folder.path().join("mounted");
         fs::create_dir(&mount_point)?;
         File::create(&image)?.set_len(bytes)?;
         shell::output(shell::program("mkfs.ext4")?.args(["-q", "-F"]).arg(&image))?;
-        Ok(Self {
-            image,
-            mount_point,
-            is_mounted: false,
-            folder,
-        })
+        Ok(Self { image, mount_point, is_mounted: false, folder })
     }
 
     /// The place for what must survive the cut.

@@ -133,11 +133,7 @@ fn parse_run(item: &str) -> Result<Run> {
     else {
         return Err(format!("not a run: {item:?}").into());
     };
-    Ok(Run {
-        id: TaskId::new(id),
-        epoch: Epoch::from_str(epoch)?,
-        state: State::from_str(state)?,
-    })
+    Ok(Run { id: TaskId::new(id), epoch: Epoch::from_str(epoch)?, state: State::from_str(state)? })
 }
 
 #[cfg(test)]
@@ -146,18 +142,10 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let run = Run {
-            id: TaskId::new("a"),
-            epoch: Epoch(u128::MAX),
-            state: State::DeadLetter,
-        };
+        let run = Run { id: TaskId::new("a"), epoch: Epoch(u128::MAX), state: State::DeadLetter };
         let mut ledger = Ledger::default();
-        ledger
-            .take(line(Word::SentInsert, ["a", "b"]).trim_end())
-            .unwrap();
-        ledger
-            .take(line_of_runs(Word::AckedApply, [&run]).trim_end())
-            .unwrap();
+        ledger.take(line(Word::SentInsert, ["a", "b"]).trim_end()).unwrap();
+        ledger.take(line_of_runs(Word::AckedApply, [&run]).trim_end()).unwrap();
         assert_eq!(ledger.sent_inserts.len(), 2);
         assert_eq!(ledger.acked_applies[&run.id], run);
     }

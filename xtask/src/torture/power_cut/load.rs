@@ -74,10 +74,7 @@ pub(super) fn result_of(id: &TaskId) -> Vec<u8> {
 
 /// The queues of the load.
 pub(super) fn queues() -> Result<Vec<QueueName>> {
-    Ok(QUEUES
-        .iter()
-        .map(|name| QueueName::new(name))
-        .collect::<Result<_, _>>()?)
+    Ok(QUEUES.iter().map(|name| QueueName::new(name)).collect::<Result<_, _>>()?)
 }
 
 /// Registers a worker, or renews it.
@@ -178,18 +175,12 @@ impl Inserter {
             let tasks = self.make_tasks().await?;
             let ids: Vec<_> = tasks.iter().map(|task| task.id.clone()).collect();
             let is_due_count = tasks.iter().filter(|task| task.when == When::Now).count() as u64;
-            announce(&ledger::line(
-                Word::SentInsert,
-                ids.iter().map(TaskId::as_str),
-            ))?;
+            announce(&ledger::line(Word::SentInsert, ids.iter().map(TaskId::as_str)))?;
             let outcomes = self.store.insert(tasks).await?;
             if outcomes.len() != ids.len() || !outcomes.iter().all(Inserted::is_new) {
                 return Err("a plain insert was not taken".into());
             }
-            announce(&ledger::line(
-                Word::AckedInsert,
-                ids.iter().map(TaskId::as_str),
-            ))?;
+            announce(&ledger::line(Word::AckedInsert, ids.iter().map(TaskId::as_str)))?;
             self.waiting.fetch_add(is_due_count, Ordering::Relaxed);
         }
     }
@@ -197,10 +188,7 @@ impl Inserter {
     async fn make_tasks(&mut self) -> Result<Vec<NewTask>> {
         let queue = pick(&queues()?, &mut self.dice).clone();
         let count = *pick(&INSERT_SIZES, &mut self.dice);
-        let wanted = vec![Reservation {
-            queue: queue.clone(),
-            count,
-        }];
+        let wanted = vec![Reservation { queue: queue.clone(), count }];
         let ids = self.store.reserve(wanted).await?;
         let tasks = ids.into_iter().map(|id| {
             let mut task = plain_task(id, queue.clone(), &self.spec)?;
@@ -247,16 +235,10 @@ impl Worker {
     /// Writes down what was given.
     fn take(&self, claim: Claim) -> Result<Vec<Claimed>> {
         let tasks = claim.tasks;
-        if let Some(task) = tasks
-            .iter()
-            .find(|task| task.payload != payload_of(&task.id))
-        {
+        if let Some(task) = tasks.iter().find(|task| task.payload != payload_of(&task.id)) {
             return Err(format!("task {} came with another payload", task.id).into());
         }
-        let runs: Vec<_> = tasks
-            .iter()
-            .map(|task| run_of(task, State::Running))
-            .collect();
+        let runs: Vec<_> = tasks.iter().map(|task| run_of(task, State::Running)).collect();
         if !runs.is_empty() {
             announce(&ledger::line_of_runs(Word::AckedClaim, &runs))?;
         }
@@ -279,39 +261,24 @@ impl Worker {
             transitions.push(transition);
         }
         announce(&ledger::line_of_runs(Word::SentApply, &runs))?;
-        let then_claim = if self.dice.unit() < 0.5 {
-            Some(self.wish()?)
-        } else {
-            None
-        };
-        let params = ApplyParams {
-            worker: self.id.clone(),
-            transitions,
-            then_claim,
-        };
+        let then_claim = if self.dice.unit() < 0.5 { Some(self.wish()?) } else { None };
+        let params = ApplyParams { worker: self.id.clone(), transitions, then_claim };
         let reply = self.store.apply(params).await?;
         let expected = runs.iter().map(|run| Applied::Applied(run.state));
         if !reply.outcomes.iter().copied().eq(expected) {
             return Err(format!("an apply was not taken: {:?}", reply.outcomes).into());
         }
         announce(&ledger::line_of_runs(Word::AckedApply, &runs))?;
-        reply
-            .claim
-            .map_or(Ok(Vec::new()), |claim| self.take(claim?))
+        reply.claim.map_or(Ok(Vec::new()), |claim| self.take(claim?))
     }
 
     fn choose_ending(&mut self, task: &Claimed) -> Ending {
         let unit = self.dice.unit();
         let error = || String::from("as the dice fell");
         if unit < 0.85 {
-            Ending::Completed {
-                result: Some(result_of(&task.id).into()),
-            }
+            Ending::Completed { result: Some(result_of(&task.id).into()) }
         } else if unit < 0.90 {
-            Ending::Failed {
-                error: error(),
-                retry_after: Some(LATER),
-            }
+            Ending::Failed { error: error(), retry_after: Some(LATER) }
         } else if unit < 0.95 {
             Ending::Discarded { error: error() }
         } else {
@@ -321,11 +288,7 @@ impl Worker {
 }
 
 fn run_of(task: &Claimed, state: State) -> Run {
-    Run {
-        id: task.id.clone(),
-        epoch: task.epoch,
-        state,
-    }
+    Run { id: task.id.clone(), epoch: task.epoch, state }
 }
 
 fn pick<'a, T>(choices: &'a [T], dice: &mut Dice) -> &'a T {

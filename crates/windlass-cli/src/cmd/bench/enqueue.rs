@@ -103,9 +103,7 @@ impl Producer {
     fn take_on(&self) -> bool {
         let batch = self.batch as u64;
         self.left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(batch)
-            })
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(batch))
             .is_ok()
     }
 }

@@ -49,10 +49,8 @@ pub(super) async fn run(
         scene.tidy().await?;
     }
     report.step();
-    let seconds = [inserted, claimed, applied, both]
-        .iter()
-        .map(|measured| measured.took)
-        .sum::<Duration>();
+    let seconds =
+        [inserted, claimed, applied, both].iter().map(|measured| measured.took).sum::<Duration>();
     report.row(
         &[
             ("batch", grouped(batch as u64)),
