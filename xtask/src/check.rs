@@ -6,7 +6,7 @@
 mod files;
 mod imports;
 
-use crate::{Result, shell};
+use crate::{Result, schema, shell};
 
 /// A rule of the repository: its name and a function that finds what breaks it.
 type Rule = (&'static str, fn() -> Result<Vec<String>>);
@@ -19,6 +19,7 @@ const RULES: &[Rule] = &[
     ("every .rs file opens with //!", files::introduced),
     ("no query text in .rs files", files::queries_elsewhere),
     ("nothing names this machine or a registry", files::portable),
+    ("schema dumps are up to date", schema::up_to_date),
 ];
 
 pub(crate) fn run() -> Result {
@@ -94,5 +95,10 @@ mod tests {
     #[test]
     fn nothing_names_this_machine_or_a_registry() {
         check(files::portable);
+    }
+
+    #[test]
+    fn schema_dumps_are_up_to_date() {
+        check(schema::up_to_date);
     }
 }

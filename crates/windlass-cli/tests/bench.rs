@@ -5,7 +5,11 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn bench(options: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_windlass")).arg("bench").args(options).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .arg("bench")
+        .args(options)
+        .output()
+        .expect("cargo has built the binary")
 }
 
 /// Runs a small measurement and reads its lines of JSON.
@@ -14,8 +18,8 @@ fn measured(options: &[&str]) -> Vec<Value> {
     let output = bench(&[&small, options].concat());
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaints}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let text = String::from_utf8(output.stdout).expect("results are text");
+    text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
 fn assert_positive(object: &Value, fields: &[&str]) {

@@ -96,6 +96,8 @@ struct Effort {
     tasks: u64,
     payload_bytes: usize,
     step: Duration,
+    /// The store stays when we go, so what was put into it has to be removed.
+    is_store_kept: bool,
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
@@ -104,6 +106,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         payload_bytes: args.payload_bytes,
         step: Duration::try_from_secs_f64(args.step_seconds)
             .map_err(|cause| Error::invalid("--step-seconds").because(cause))?,
+        is_store_kept: !args.stores.is_empty(),
     };
     let places = Places::find(&args)?;
     let first = places.open(0).await?;

@@ -28,6 +28,10 @@ pub(super) struct Audit {
     pub(super) lost_inserts: u64,
     pub(super) lost_claims: u64,
     pub(super) lost_applies: u64,
+    /// Acknowledged by a machine that had no power any more; binds nobody.
+    pub(super) late_acks: u64,
+    /// Of those, inserts that are not there.
+    pub(super) late_lost_inserts: u64,
     /// Each loss in words.
     pub(super) losses: Vec<String>,
     /// What no profile allows: strangers, wrong counters, damage.
@@ -47,6 +51,8 @@ impl Audit {
         self.lost_inserts += other.lost_inserts;
         self.lost_claims += other.lost_claims;
         self.lost_applies += other.lost_applies;
+        self.late_acks += other.late_acks;
+        self.late_lost_inserts += other.late_lost_inserts;
         self.losses.extend(other.losses);
         self.wrong.extend(other.wrong);
     }
@@ -58,6 +64,7 @@ pub(super) async fn run(url: &str, ledger: &Ledger) -> Audit {
         acked_inserts: ledger.acked_inserts.len() as u64,
         acked_claims: ledger.acked_claims.len() as u64,
         acked_applies: ledger.acked_applies.len() as u64,
+        late_acks: ledger.late_acks,
         ..Audit::default()
     };
     let looked = match windlass_stores::open(url).await {
@@ -79,9 +86,9 @@ async fn look(store: &dyn Store, ledger: &Ledger, audit: &mut Audit) -> Result {
     check_contents(store, &records, audit).await?;
     check_counters(store, &records, audit).await?;
     drain(store, &records, ledger, audit).await?;
-    let records = read_all(store, audit).await?;
-    check_drained(&records, ledger, audit);
-    check_counters(store, &records, audit).await?;
+    let drained = read_all(store, audit).await?;
+    check_drained(&records, &drained, audit);
+    check_counters(store, &drained, audit).await?;
     check_health(store, audit).await
 }
 
@@ -124,6 +131,8 @@ fn check_losses(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: &
             audit.losses.push(format!("task {id} is not there"));
         }
     }
+    let late_lost = ledger.late_inserts.keys().filter(|id| !records.contains_key(*id));
+    audit.late_lost_inserts += late_lost.count() as u64;
     for (id, epoch) in &ledger.acked_claims {
         let kept = records.get(id).and_then(|record| record.epoch);
         if kept != Some(*epoch) {
@@ -255,18 +264,23 @@ async fn drain(
     }
 }
 
-/// After the drain nothing waits for a worker, and what was finished before is as it was.
-fn check_drained(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: &mut Audit) {
-    for (id, record) in records {
-        if matches!(record.state, State::Pending | State::Running) {
-            audit.wrong.push(format!("task {id} is {} after the drain", record.state));
+/// After the drain nothing waits for a worker, and what rested before it is as it was.
+fn check_drained(
+    before: &HashMap<TaskId, TaskRecord>,
+    after: &HashMap<TaskId, TaskRecord>,
+    audit: &mut Audit,
+) {
+    let is_drained = |state| matches!(state, State::Pending | State::Running);
+    for (id, record) in before {
+        let kept = after.get(id).map(|record| (record.state, record.epoch));
+        if !is_drained(record.state) && kept != Some((record.state, record.epoch)) {
+            let state = record.state;
+            audit.wrong.push(format!("task {id} was {state} and is {kept:?} after the drain"));
         }
-        if let Some(run) = ledger.acked_applies.get(id)
-            && record.epoch == Some(run.epoch)
-            && record.state != run.state
-        {
-            let (before, after) = (run.state, record.state);
-            audit.wrong.push(format!("task {id} went from {before} to {after} by itself"));
+    }
+    for (id, record) in after {
+        if is_drained(record.state) || !before.contains_key(id) {
+            audit.wrong.push(format!("task {id} is {} after the drain", record.state));
         }
     }
 }

@@ -98,8 +98,11 @@ pub(super) async fn run(
             "claim_apply_ratio": round(both_ratio),
         }),
     );
-    short.tidy().await?;
-    long.tidy().await
+    if effort.is_store_kept {
+        short.tidy().await?;
+        long.tidy().await?;
+    }
+    Ok(())
 }
 
 async fn preload(scene: &mut Scene, length: u64, report: &mut Report) -> Result<()> {

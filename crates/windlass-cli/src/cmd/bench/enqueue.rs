@@ -56,7 +56,9 @@ pub(super) async fn run(
     }
     let took = start.elapsed();
     report.step();
-    scene.tidy().await?;
+    if effort.is_store_kept {
+        scene.tidy().await?;
+    }
     report.step();
     let tasks = (calls.len() * callers.batch) as u64;
     let latency = Percentiles::of(calls);
