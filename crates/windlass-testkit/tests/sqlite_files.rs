@@ -3,6 +3,8 @@
 //! Full and read-only disks are real: a small tmpfs and a read-only mount in a mount namespace of
 //! their own, made with `unshare` from util-linux, which every Debian has.
 
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
 use std::path::Path;
 use std::process::Command;
 

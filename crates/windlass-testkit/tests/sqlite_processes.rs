@@ -1,6 +1,8 @@
 //! Several processes on one SQLite file: they start at once, share the work, wake each other up, and
 //! die without harm.
 
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
