@@ -1,5 +1,41 @@
 //! Runs tasks against any [`windlass_core::Store`], and cannot name one.
 //!
-//! What will live here (the next step of the plan): the client with its batcher, handlers and their
-//! registry, the worker, and its roles, one file each: processor, syncer, heartbeater, subscriber,
-//! healthchecker, leader, and the leader's duties under `upkeep/` (forwarder, recoverer, janitor).
+//! - [`Client`] submits: concurrent submits become few inserts, each caller is answered when its
+//!   task is durable. [`Handle`] waits for a task's end.
+//! - [`WorkerBuilder`] sets a worker up; its roles have a file each: processor (claims and starts),
+//!   syncer (reports ends), heartbeater (keeps leases, obeys orders, fences), leader, and the leader's
+//!   duties under `upkeep/`: forwarder, recoverer, janitor.
+//! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
+
+mod batcher;
+mod client;
+mod contact;
+mod context;
+mod failure;
+mod handle;
+mod handler;
+mod healthchecker;
+mod heartbeater;
+mod identity;
+mod intake;
+mod leader;
+mod leases;
+mod processor;
+mod quotas;
+mod run;
+mod slots;
+mod station;
+mod syncer;
+mod task;
+mod upkeep;
+mod worker;
+
+pub use client::{Client, Enqueue};
+pub use context::Context;
+pub use failure::{Failure, Outcome, cancelled, discard, retry_after, snooze};
+pub use handle::Handle;
+pub use handler::Handler;
+pub use healthchecker::Health;
+pub use station::Unknown;
+pub use task::{Configure, DEFAULT_QUEUE, Options, Task};
+pub use worker::{Worker, WorkerBuilder};

@@ -28,8 +28,16 @@ impl Changes {
     }
 
     /// The document that tells of a delete, which must stay on record although the tasks do not.
-    pub(crate) fn audit(&self, params: &ChangeParams, at: Timestamp) -> Option<SaveDoc> {
-        let first = self.deleted.first()?;
+    /// `number` sets it apart from others of the same moment.
+    pub(crate) fn audit(
+        &self,
+        params: &ChangeParams,
+        at: Timestamp,
+        number: i64,
+    ) -> Option<SaveDoc> {
+        if self.deleted.is_empty() {
+            return None;
+        }
         let audit = Audit {
             by: params.by.clone(),
             action: word(params.action).into(),
@@ -39,7 +47,7 @@ impl Changes {
         };
         Some(SaveDoc {
             class: AUDIT.into(),
-            key: format!("{at} {first}"),
+            key: format!("{at} {number:020}"),
             expected: None,
             body: Some(serde_json::to_string(&audit).expect("an audit entry is plain JSON")),
         })

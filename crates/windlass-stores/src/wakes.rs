@@ -120,7 +120,7 @@ impl Wakes {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let (work, finished, all) = self.look(&params.queues, params.since, &watch.tasks);
+            let (work, finished, all) = self.look(&params.queues, params.since, &watch);
             if work {
                 return Ok(Wake::Work);
             }
@@ -146,15 +146,17 @@ impl Wakes {
         &self,
         queues: &[QueueName],
         since: Option<WakeMark>,
-        tasks: &[TaskId],
+        watch: &Watch<'_>,
     ) -> (bool, Vec<TaskId>, u64) {
         let rings = self.rings.lock();
         let since = since.map_or(0, |mark| mark.0);
         let has_rung = |queue| rings.queues.get(queue).is_some_and(|last| *last > since);
         let work = !queues.is_empty() && (rings.all > since || queues.iter().any(has_rung));
-        let has_ended =
-            |task: &&TaskId| rings.watched.get(*task).is_some_and(|watched| watched.finished > 0);
-        (work, tasks.iter().filter(has_ended).cloned().collect(), rings.all)
+        // An end before this wait began may be the one before a rerun.
+        let has_ended = |task: &&TaskId| {
+            rings.watched.get(*task).is_some_and(|watched| watched.finished > watch.since)
+        };
+        (work, watch.tasks.iter().filter(has_ended).cloned().collect(), rings.all)
     }
 
     fn notify(&self, rings: &Rings) {
@@ -168,6 +170,8 @@ impl Wakes {
 struct Watch<'a> {
     wakes: &'a Wakes,
     tasks: Vec<TaskId>,
+    /// The rings before it began.
+    since: u64,
 }
 
 impl<'a> Watch<'a> {
@@ -177,9 +181,10 @@ impl<'a> Watch<'a> {
         for task in &tasks {
             rings.watched.entry(task.clone()).or_default().waiting += 1;
         }
+        let since = rings.count;
         drop(rings);
         (wakes.on_wait)();
-        Self { wakes, tasks }
+        Self { wakes, tasks, since }
     }
 
     async fn ended<F, R>(&self, ended: &F) -> Result<Vec<TaskId>>

@@ -1,7 +1,50 @@
-//! The crate that applications depend on: core, engine and stores under one name.
+//! Durable background work for Rust programs, on an embedded file.
 //!
-//! What will live here: `connect(url)`, the prelude and the testing harness. For now it re-exports
-//! the contract and opens stores.
+//! ```
+//! use serde::{Deserialize, Serialize};
+//! use windlass::prelude::*;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Greet { name: String }
+//!
+//! impl Task for Greet {
+//!     const KIND: &'static str = "greet";
+//!     type Output = String;
+//! }
+//!
+//! async fn greet(task: Greet, _cx: Context<()>) -> Outcome<String> {
+//!     Ok(format!("hello, {}", task.name))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> windlass::Result<()> {
+//! let client = windlass::connect("memory:").await?; // or "sqlite:tasks.db"
+//! let worker = client.worker().handle(greet).concurrency(8).start().await?;
+//! let handle = client.enqueue(Greet { name: "world".into() }).await?;
+//! assert_eq!(handle.wait().await?, "hello, world");
+//! worker.stop().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub use windlass_core as core;
+pub use windlass_core::retry::Backoff;
+pub use windlass_core::{Error, ErrorKind, Priority, Result, TaskId, Timestamp};
+pub use windlass_engine::{
+    Client, Configure, Context, Enqueue, Failure, Handle, Handler, Health, Options, Outcome, Task,
+    Unknown, Worker, WorkerBuilder, cancelled, discard, retry_after, snooze,
+};
 pub use windlass_stores::open;
+
+/// Everything that a program with tasks and handlers needs.
+pub mod prelude {
+    pub use crate::{
+        Backoff, Client, Configure, Context, Failure, Handle, Options, Outcome, Priority, Task,
+        Worker, cancelled, discard, retry_after, snooze,
+    };
+}
+
+/// Opens the store that a URL names, and makes a client of it.
+pub async fn connect(url: &str) -> Result<Client> {
+    Ok(Client::new(open(url).await?))
+}

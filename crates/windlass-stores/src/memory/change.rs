@@ -32,7 +32,8 @@ impl Model {
                 }
             }
         }
-        if let Some(audit) = changes.audit(params, self.now()) {
+        let number = self.next_number();
+        if let Some(audit) = changes.audit(params, self.now(), number) {
             self.save(audit);
         }
         Ok(changes.reply)

@@ -1,0 +1,236 @@
+//! The way in: submits tasks, waits for them, and looks after them.
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use windlass_core::config::Config;
+use windlass_core::dice::Dice;
+use windlass_core::store::{
+    Action, ChangeParams, Changed, GetParams, Inserted, Parts, Reservation, Target,
+};
+use windlass_core::{Error, ErrorKind, NewTask, Reason, Result, Store, TaskId, TaskRecord, When};
+
+use crate::batcher::Batcher;
+use crate::handle::Handle;
+use crate::task::{Configure, Options, Task, encode};
+use crate::worker::WorkerBuilder;
+
+/// Most tasks that one insert carries.
+const BATCH_MAX: usize = 1_000;
+/// How often a submit is repeated, with the same ids, while the store is away.
+const REPEATS_MAX: u32 = 3;
+
+/// Submits tasks to a store and looks after them. Cheap to clone; clones share their batches.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    config: Config,
+    submits: Batcher<NewTask, (TaskId, Inserted)>,
+}
+
+impl Client {
+    /// A client of this store, with the default settings.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self::with_config(store, Config::default())
+    }
+
+    /// A client of this store with settings of its own.
+    pub fn with_config(store: Arc<dyn Store>, config: Config) -> Self {
+        let submits = {
+            let store = Arc::clone(&store);
+            Batcher::new(BATCH_MAX, move |tasks| submit(Arc::clone(&store), tasks))
+        };
+        Self { inner: Arc::new(Inner { store, config, submits }) }
+    }
+
+    /// Submits a task: `.await` it, or set options first.
+    pub fn enqueue<T: Task>(&self, task: T) -> Enqueue<T> {
+        let payload = encode("the payload", &task);
+        Enqueue { client: self.clone(), payload, options: T::defaults(), task: PhantomData }
+    }
+
+    /// Submits many tasks of one kind with the options of their kind; answers each, in order.
+    pub async fn enqueue_all<T: Task>(
+        &self,
+        tasks: impl IntoIterator<Item = T>,
+    ) -> Result<Vec<Result<Handle<T>>>> {
+        let prepare = |task: T| {
+            let payload = encode("the payload", &task)?;
+            T::defaults().into_task(T::KIND, payload, &self.inner.config)
+        };
+        let tasks = tasks.into_iter().map(prepare).collect::<Result<Vec<_>>>()?;
+        let answers = self.inner.submits.send_all(tasks);
+        let mut handles = Vec::with_capacity(answers.len());
+        for answer in answers {
+            let stored = answer.await.unwrap_or_else(|_| Err(runtime_ended()));
+            let accepted = stored.and_then(|(id, inserted)| accept(id, inserted));
+            handles.push(accepted.map(|(id, is_new)| Handle::new(self.clone(), id, is_new)));
+        }
+        Ok(handles)
+    }
+
+    /// Submits a task of any kind by name; for callers that have no type for it.
+    pub async fn enqueue_raw(
+        &self,
+        kind: &str,
+        payload: Bytes,
+        options: Options,
+    ) -> Result<(TaskId, bool)> {
+        let task = options.into_task(kind, payload, &self.inner.config)?;
+        let (id, inserted) = self.inner.submits.send(task).await?;
+        accept(id, inserted)
+    }
+
+    /// A worker that will run tasks from this client's store.
+    pub fn worker(&self) -> WorkerBuilder<()> {
+        WorkerBuilder::new(self.clone(), ())
+    }
+
+    /// Everything that is kept of a task; `None` when there is no such task (any more).
+    pub async fn get(&self, id: &TaskId) -> Result<Option<TaskRecord>> {
+        let params = GetParams { ids: vec![id.clone()], parts: Parts::ALL };
+        Ok(self.inner.store.get(params).await?.pop().flatten())
+    }
+
+    /// Calls a task off: at once when it waits, else when its run ends.
+    pub async fn cancel(&self, id: &TaskId) -> Result<Changed> {
+        self.change(id, Action::Cancel).await
+    }
+
+    /// Runs a finished task again, or a waiting one now.
+    pub async fn rerun(&self, id: &TaskId) -> Result<Changed> {
+        self.change(id, Action::Rerun).await
+    }
+
+    /// Moves a waiting task to another time.
+    pub async fn reschedule(&self, id: &TaskId, when: When) -> Result<Changed> {
+        self.change(id, Action::Reschedule(when)).await
+    }
+
+    /// Removes a task that does not run.
+    pub async fn delete(&self, id: &TaskId) -> Result<Changed> {
+        self.change(id, Action::Delete).await
+    }
+
+    /// The store behind this client.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// The settings of this client.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    async fn change(&self, id: &TaskId, action: Action) -> Result<Changed> {
+        let target = Target::Tasks(vec![id.clone()]);
+        let params = ChangeParams { target, action, only_in: Vec::new(), by: None };
+        let mut reply = self.inner.store.change(params).await?;
+        reply.outcomes.pop().ok_or_else(|| Error::corrupt("a change without an answer"))
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.inner.store.profile().name)
+    }
+}
+
+/// A submit that is being prepared; `.await` sends it.
+#[must_use = "a task is submitted by awaiting this"]
+pub struct Enqueue<T> {
+    client: Client,
+    payload: Result<Bytes>,
+    options: Options,
+    task: PhantomData<fn() -> T>,
+}
+
+impl<T: Task> Configure for Enqueue<T> {
+    fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+}
+
+impl<T: Task> IntoFuture for Enqueue<T> {
+    type Output = Result<Handle<T>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (id, is_new) =
+                self.client.enqueue_raw(T::KIND, self.payload?, self.options).await?;
+            Ok(Handle::new(self.client, id, is_new))
+        })
+    }
+}
+
+/// One batch on its way into the store: ids, then plain and keyed tasks apart, since a keyed one may
+/// have to wait for another's key and must not hold plain ones up.
+async fn submit(store: Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<(TaskId, Inserted)>> {
+    let wishes = tasks.iter().map(|task| Reservation { queue: task.queue.clone(), count: 1 });
+    let ids = store.reserve(wishes.collect()).await?;
+    for (task, id) in tasks.iter_mut().zip(&ids) {
+        task.id = id.clone();
+    }
+    let is_keyed = |task: &NewTask| task.idempotency_key.is_some() || task.unique.is_some();
+    let (keyed, plain): (Vec<_>, Vec<_>) =
+        tasks.into_iter().enumerate().partition(|(_, task)| is_keyed(task));
+    let mut answers: Vec<Option<Inserted>> = ids.iter().map(|_| None).collect();
+    for group in [plain, keyed] {
+        let (places, tasks): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        if tasks.is_empty() {
+            continue;
+        }
+        for (place, answer) in places.into_iter().zip(insert(&store, tasks).await?) {
+            answers[place] = Some(answer);
+        }
+    }
+    let missing = || Inserted::Bad(Error::corrupt("a submit without an answer"));
+    let answers = answers.into_iter().map(|answer| answer.unwrap_or_else(missing));
+    Ok(ids.into_iter().zip(answers).collect())
+}
+
+/// Inserts, again while the store is away: the ids make a repetition harmless.
+async fn insert(store: &Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
+    let mut dice = Dice::thrown();
+    for repeat in 0..REPEATS_MAX {
+        match store.insert(tasks.clone()).await {
+            Err(error) if error.is_unavailable() => {
+                tracing::warn!(error = error.chain(), "submit will be repeated");
+                let pause = f64::from(1 << repeat) * 0.1 * (1.0 + dice.unit());
+                tokio::time::sleep(Duration::from_secs_f64(pause)).await;
+            }
+            answer => return answer,
+        }
+    }
+    store.insert(tasks).await
+}
+
+/// The task that a submit came to, and whether it is new.
+fn accept(id: TaskId, inserted: Inserted) -> Result<(TaskId, bool)> {
+    match inserted {
+        Inserted::New => Ok((id, true)),
+        Inserted::Existing { id, is_same_request: true } => Ok((id, false)),
+        Inserted::Existing { id, is_same_request: false } => {
+            let text = format!("the idempotency key was used for a different task, {id}");
+            Err(Error::invalid(text).reason_is(Reason::IdempotencyMismatch))
+        }
+        Inserted::Conflict { holder } => {
+            let text = format!("the unique key is held by task {holder}");
+            Err(Error::new(ErrorKind::Conflict, text).reason_is(Reason::UniqueKey))
+        }
+        Inserted::Bad(error) => Err(error),
+    }
+}
+
+fn runtime_ended() -> Error {
+    Error::new(ErrorKind::Unavailable, "the runtime ended before the submit was answered")
+}

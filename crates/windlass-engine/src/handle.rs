@@ -1,0 +1,88 @@
+//! A submitted task, to wait for or to call off.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use windlass_core::store::{Changed, WaitParams};
+use windlass_core::{Error, ErrorKind, Result, State, TaskId, TaskRecord};
+
+use crate::client::Client;
+use crate::task::Task;
+
+/// How long one wait in the store lasts before it is begun anew.
+const WAIT_AT_MOST: Duration = Duration::from_secs(30);
+
+/// A submitted task.
+pub struct Handle<T> {
+    client: Client,
+    id: TaskId,
+    is_new: bool,
+    task: PhantomData<fn() -> T>,
+}
+
+impl<T: Task> Handle<T> {
+    pub(crate) fn new(client: Client, id: TaskId, is_new: bool) -> Self {
+        Self { client, id, is_new, task: PhantomData }
+    }
+
+    /// Names the task.
+    pub fn id(&self) -> &TaskId {
+        &self.id
+    }
+
+    /// False when an idempotency or unique key led to a task that was there already.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Everything that is kept of the task.
+    pub async fn record(&self) -> Result<TaskRecord> {
+        let gone = || Error::new(ErrorKind::NotFound, format!("no task {}", self.id));
+        self.client.get(&self.id).await?.ok_or_else(gone)
+    }
+
+    /// Calls the task off: at once when it waits, else when its run ends.
+    pub async fn cancel(&self) -> Result<Changed> {
+        self.client.cancel(&self.id).await
+    }
+
+    /// Waits until the task is finished and answers what its handler returned. A task that ended
+    /// dead or cancelled is an error of kind `Conflict`, one that is gone of kind `NotFound`.
+    pub async fn wait(&self) -> Result<T::Output> {
+        loop {
+            let params = WaitParams {
+                queues: Vec::new(),
+                since: None,
+                tasks: vec![self.id.clone()],
+                at_most: WAIT_AT_MOST,
+            };
+            self.client.store().wait(params).await?;
+            let record = self.record().await?;
+            match record.state {
+                State::Completed => return self.output(&record),
+                State::DeadLetter | State::Cancelled => {
+                    let (id, state) = (&self.id, record.state);
+                    let why = record.history.last_error().unwrap_or("no error was given");
+                    let text = format!("task {id} ended {state}: {why}");
+                    return Err(Error::new(ErrorKind::Conflict, text));
+                }
+                State::Scheduled | State::Pending | State::Running | State::Retrying => {}
+            }
+        }
+    }
+
+    fn output(&self, record: &TaskRecord) -> Result<T::Output> {
+        // A handler without a result, in whatever language, has returned null.
+        let bytes = record.result.as_deref().unwrap_or(b"null");
+        serde_json::from_slice(bytes).map_err(|cause| {
+            Error::corrupt(format!("read the result of task {}", self.id)).because(cause)
+        })
+    }
+}
+
+impl<T> fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({})", self.id)
+    }
+}

@@ -1,0 +1,133 @@
+//! Handlers: what runs a kind of task, and the table of them that a worker has.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use windlass_core::{Ending, Result};
+
+use crate::context::{Context, RunContext};
+use crate::failure::{Failure, Outcome};
+use crate::slots::Slot;
+use crate::task::{Task, encode};
+
+/// Runs one kind of task. Any `async fn(T, Context<S>) -> Outcome<T::Output>` is one; a struct that
+/// needs more can implement it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot handle tasks of this worker",
+    label = "not a handler for a worker with state `{S}`",
+    note = "a handler is `async fn(task: T, cx: Context<S>) -> Outcome<T::Output>`, where `T` implements `Task` and `S` is the type given to `.state(…)`",
+    note = "a worker without `.state(…)` has the state `()`: its handlers take `Context<()>`"
+)]
+pub trait Handler<T: Task, S>: Send + Sync + 'static {
+    /// Runs one task.
+    fn run(&self, task: T, cx: Context<S>) -> impl Future<Output = Outcome<T::Output>> + Send;
+}
+
+impl<T, S, F, R> Handler<T, S> for F
+where
+    T: Task,
+    F: Fn(T, Context<S>) -> R + Send + Sync + 'static,
+    R: Future<Output = Outcome<T::Output>> + Send,
+{
+    fn run(&self, task: T, cx: Context<S>) -> impl Future<Output = Outcome<T::Output>> + Send {
+        self(task, cx)
+    }
+}
+
+/// A run under way; ends with what it came to.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Ending> + Send>>;
+
+/// A handler that has forgotten its types.
+type Erased = Box<dyn Fn(Bytes, RunContext, Slot) -> Running + Send + Sync>;
+
+/// The handlers of a worker, by kind.
+#[derive(Default)]
+pub(crate) struct Registry {
+    handlers: HashMap<&'static str, Erased>,
+}
+
+impl Registry {
+    /// Adds an async handler.
+    pub(crate) fn add<T, S, H>(&mut self, handler: H, state: Arc<S>)
+    where
+        T: Task,
+        S: Send + Sync + 'static,
+        H: Handler<T, S>,
+    {
+        let handler = Arc::new(handler);
+        let run = move |payload: Bytes, run: RunContext, slot: Slot| -> Running {
+            let (handler, cx) = (Arc::clone(&handler), run.with_state(Arc::clone(&state)));
+            Box::pin(async move {
+                let _slot = slot;
+                match decode::<T>(&payload) {
+                    Ok(task) => ending(handler.run(task, cx).await),
+                    Err(failure) => failure.into_ending(),
+                }
+            })
+        };
+        self.handlers.insert(T::KIND, Box::new(run));
+    }
+
+    /// Adds a handler that blocks its thread.
+    pub(crate) fn add_blocking<T, S, F>(&mut self, handler: F, state: Arc<S>)
+    where
+        T: Task,
+        S: Send + Sync + 'static,
+        F: Fn(T, Context<S>) -> Outcome<T::Output> + Send + Sync + 'static,
+    {
+        let handler = Arc::new(handler);
+        let run = move |payload: Bytes, run: RunContext, slot: Slot| -> Running {
+            let (handler, cx) = (Arc::clone(&handler), run.with_state(Arc::clone(&state)));
+            let work = move || {
+                // Nobody can stop a blocking handler: its slot stays taken until it returns, also
+                // when its run was given up long before.
+                let _slot = slot;
+                match decode::<T>(&payload) {
+                    Ok(task) => ending(handler(task, cx)),
+                    Err(failure) => failure.into_ending(),
+                }
+            };
+            Box::pin(async move {
+                match tokio::task::spawn_blocking(work).await {
+                    Ok(ending) => ending,
+                    Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                    Err(_) => Ending::Released,
+                }
+            })
+        };
+        self.handlers.insert(T::KIND, Box::new(run));
+    }
+
+    /// Starts a task; nothing when no handler knows its kind.
+    pub(crate) fn start(
+        &self,
+        kind: &str,
+        payload: Bytes,
+        run: RunContext,
+        slot: Slot,
+    ) -> Option<Running> {
+        self.handlers.get(kind).map(|handler| handler(payload, run, slot))
+    }
+}
+
+fn decode<T: Task>(payload: &[u8]) -> Outcome<T> {
+    // Retried, not discarded: a newer worker may know this form of the payload.
+    serde_json::from_slice(payload)
+        .map_err(|error| Failure::from(format!("the payload is not a {}: {error}", T::KIND)))
+}
+
+fn ending<O: serde::Serialize>(outcome: Outcome<O>) -> Ending {
+    match outcome {
+        Err(failure) => failure.into_ending(),
+        Ok(output) => {
+            let result: Result<Bytes> = encode("the result", &output);
+            match result {
+                Ok(result) => Ending::Completed { result: Some(result) },
+                Err(error) => Failure::from(error).into_ending(),
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The heartbeater: shows that the worker lives, learns what it shall do, and stops it when its
+//! leases can no longer be trusted.
+//!
+//! It has an OS thread, a runtime and a connection of its own, so that neither a handler that blocks
+//! the runtime nor a busy pool can cost the worker its leases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use windlass_core::store::{Beat, HeldLeases, Orders, WorkerCard};
+use windlass_core::{Error, ErrorKind, Result, Store};
+
+use crate::station::Station;
+
+/// The pause after a beat that failed.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The running role.
+pub(crate) struct Heartbeater {
+    stop: CancellationToken,
+    ended: tokio::sync::oneshot::Receiver<()>,
+}
+
+impl Heartbeater {
+    /// Starts the role.
+    pub(crate) async fn start(station: Arc<Station>) -> Result<Self> {
+        let stop = CancellationToken::new();
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let store = station.store.dedicated().await?;
+        let has_own_thread = station.settings.has_own_thread;
+        let role = beat_on(station, store, stop.clone());
+        let work = async move {
+            role.await;
+            let _ = end.send(());
+        };
+        if !has_own_thread {
+            tokio::spawn(work);
+            return Ok(Self { stop, ended });
+        }
+        let failed =
+            |cause| Error::new(ErrorKind::Unavailable, "start the heartbeat").because(cause);
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        std::thread::Builder::new()
+            .name("windlass-heartbeat".into())
+            .spawn(move || runtime.block_on(work))
+            .map_err(failed)?;
+        Ok(Self { stop, ended })
+    }
+
+    /// Ends the role.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        let _ = self.ended.await;
+    }
+}
+
+async fn beat_on(station: Arc<Station>, store: Arc<dyn Store>, stop: CancellationToken) {
+    let every = station.client.config().worker.heartbeat;
+    while !stop.is_cancelled() {
+        let began = Instant::now();
+        let next = match beat_once(&station, &store).await {
+            Ok(orders) => {
+                obey(&station, orders);
+                began + every
+            }
+            Err(error) if error.is_lease_lost() => {
+                let lost = station.identity.id();
+                station.leases.stop(&station.leases.of(&lost));
+                let id = station.identity.lose();
+                tracing::warn!(%lost, %id, "this worker was declared lost; it goes on anew");
+                began
+            }
+            Err(error) => {
+                tracing::warn!(error = error.chain(), "heartbeat failed");
+                Instant::now() + PAUSE
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep_until(next) => {}
+            () = fenced(&station) => {}
+        }
+    }
+}
+
+/// One beat; while its answer is awaited, the worker's own deadline is still kept.
+async fn beat_once(station: &Arc<Station>, store: &Arc<dyn Store>) -> Result<Orders> {
+    let config = &station.client.config().worker;
+    let worker = station.identity.id();
+    let held = station.should_name_held().then(|| HeldLeases {
+        leases: station.leases.of(&worker),
+        older_than: config.heartbeat * 2,
+    });
+    let beat = Beat {
+        worker,
+        card: card(station),
+        lease: config.lease,
+        held,
+        progress: station.leases.take_progress(),
+    };
+    let sent = station.identity.sending();
+    let mut answer = store.beat(beat);
+    let orders = loop {
+        tokio::select! {
+            orders = &mut answer => break orders?,
+            () = fenced(station) => {}
+        }
+    };
+    station.identity.renewed(sent, config.lease);
+    station.contact.answered();
+    Ok(orders)
+}
+
+/// Ends when the worker's own deadline has passed, after giving up its runs.
+async fn fenced(station: &Station) {
+    match station.identity.fence_at() {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+    if station.identity.lapse() {
+        tracing::error!("no heartbeat was answered in time; all runs are given up");
+        station.leases.stop_all();
+    }
+}
+
+fn obey(station: &Station, orders: Orders) {
+    station.heard_time(orders.now);
+    station.leases.cancel(&orders.cancels);
+    station.leases.stop(&orders.lost);
+    if !orders.given_back.is_empty() {
+        let count = orders.given_back.len();
+        tracing::warn!(count, "tasks of a claim without an answer went back");
+    }
+    station.order.send_if_modified(|order| {
+        let is_new = *order != orders.order;
+        *order = orders.order;
+        is_new
+    });
+}
+
+fn card(station: &Station) -> WorkerCard {
+    let queues = &station.settings.queues.weighted;
+    WorkerCard {
+        host: host(),
+        pid: std::process::id(),
+        name: station.settings.name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        queues: queues.iter().map(|(queue, _)| queue.clone()).collect(),
+        slots: u32::try_from(station.slots.total()).unwrap_or(u32::MAX),
+        slots_used: u32::try_from(station.slots.taken()).unwrap_or(u32::MAX),
+        doing: *station.order.borrow(),
+    }
+}
+
+fn host() -> String {
+    std::fs::read_to_string("/etc/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,102 @@
+//! Every lease that this worker knows it holds: from the claim's answer until the end of its run was
+//! answered. What is not in here and the store thinks is ours, was lost on its way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use windlass_core::store::ProgressReport;
+use windlass_core::{Claimed, Lease, WorkerId};
+
+#[derive(Default)]
+pub(crate) struct Leases(Mutex<HashMap<Lease, Held>>);
+
+struct Held {
+    worker: WorkerId,
+    controls: Controls,
+}
+
+/// What reaches into a run from outside.
+#[derive(Clone, Default)]
+pub(crate) struct Controls {
+    /// The handler is asked to stop.
+    pub(crate) cancel: CancellationToken,
+    /// The run is given up: its lease is lost, or the worker ends.
+    pub(crate) stop: CancellationToken,
+    /// How far the run has come.
+    pub(crate) progress: ProgressNote,
+}
+
+/// The last progress that a handler has told and no beat has carried yet.
+#[derive(Clone, Default)]
+pub(crate) struct ProgressNote(Arc<Mutex<Option<(f64, String)>>>);
+
+impl ProgressNote {
+    pub(crate) fn set(&self, fraction: f64, note: &str) {
+        *self.0.lock() = Some((fraction, note.into()));
+    }
+}
+
+impl Leases {
+    pub(crate) fn add(&self, task: &Claimed, worker: &WorkerId) -> Controls {
+        let controls = Controls::default();
+        if task.is_cancel_requested {
+            controls.cancel.cancel();
+        }
+        let held = Held { worker: worker.clone(), controls: controls.clone() };
+        self.0.lock().insert(task.lease(), held);
+        controls
+    }
+
+    pub(crate) fn remove(&self, lease: &Lease) {
+        self.0.lock().remove(lease);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    /// All leases held under this id.
+    pub(crate) fn of(&self, worker: &WorkerId) -> Vec<Lease> {
+        let held = self.0.lock();
+        held.iter().filter(|(_, held)| held.worker == *worker).map(|(l, _)| l.clone()).collect()
+    }
+
+    /// Asks the handlers of these runs to stop.
+    pub(crate) fn cancel(&self, leases: &[Lease]) {
+        let held = self.0.lock();
+        for lease in leases {
+            if let Some(held) = held.get(lease) {
+                held.controls.cancel.cancel();
+            }
+        }
+    }
+
+    /// Gives these runs up.
+    pub(crate) fn stop(&self, leases: &[Lease]) {
+        let held = self.0.lock();
+        for held in leases.iter().filter_map(|lease| held.get(lease)) {
+            held.controls.cancel.cancel();
+            held.controls.stop.cancel();
+        }
+    }
+
+    /// Gives up all runs.
+    pub(crate) fn stop_all(&self) {
+        for held in self.0.lock().values() {
+            held.controls.cancel.cancel();
+            held.controls.stop.cancel();
+        }
+    }
+
+    /// What handlers have told since the last time this was asked.
+    pub(crate) fn take_progress(&self) -> Vec<ProgressReport> {
+        let held = self.0.lock();
+        let report = |(lease, held): (&Lease, &Held)| {
+            let (fraction, note) = held.controls.progress.0.lock().take()?;
+            Some(ProgressReport { lease: lease.clone(), fraction, note })
+        };
+        held.iter().filter_map(report).collect()
+    }
+}

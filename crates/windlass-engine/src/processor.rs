@@ -1,0 +1,159 @@
+//! The processor: claims tasks for free slots and starts them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use windlass_core::store::{WaitParams, Wake};
+use windlass_core::{Claimed, Ending};
+
+use crate::intake::Waiting;
+use crate::run::run;
+use crate::station::Station;
+use crate::syncer::Ended;
+
+/// A claimed task that could not start for so long is given back for others.
+const UNSTARTED_MAX: Duration = Duration::from_secs(1);
+/// How long one wait for work lasts before it is begun anew.
+const WAIT_AT_MOST: Duration = Duration::from_secs(30);
+/// A claim without an answer for so long may have brought tasks that we do not know of.
+const DOUBT_AFTER: Duration = Duration::from_secs(5);
+/// The pause after a claim that failed.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Starts the role; it ends when the station stops, after giving back what has not started.
+pub(crate) fn start(station: Arc<Station>, ended: mpsc::UnboundedSender<Ended>) -> JoinHandle<()> {
+    tokio::spawn(Processor { station, ended }.work())
+}
+
+struct Processor {
+    station: Arc<Station>,
+    ended: mpsc::UnboundedSender<Ended>,
+}
+
+impl Processor {
+    async fn work(self) {
+        let station = &self.station;
+        let mut fit = station.identity.watch();
+        let mut order = station.order.subscribe();
+        let mut wake = None;
+        while !station.stopping.is_cancelled() {
+            self.start_waiting();
+            if station.intake.dry().is_none() && self.claim().await {
+                continue;
+            }
+            // The wait for work goes on over several turns: it is begun once per dry spell.
+            if wake.is_none()
+                && let Some(since) = station.intake.dry()
+            {
+                wake = Some(Box::pin(self.wait_for_work(since)));
+            }
+            let woken = async {
+                match &mut wake {
+                    Some(wake) => wake.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = station.stopping.cancelled() => {}
+                () = station.slots.freed() => {}
+                () = station.intake.changed() => {}
+                () = woken => {
+                    wake = None;
+                    station.intake.refresh();
+                }
+                _ = fit.changed() => station.intake.refresh(),
+                _ = order.changed() => station.intake.refresh(),
+                () = tokio::time::sleep(UNSTARTED_MAX) => self.give_back_unstarted(UNSTARTED_MAX),
+            }
+        }
+        self.give_back_unstarted(Duration::ZERO);
+    }
+
+    /// Claims for the free slots; true when that brought something.
+    async fn claim(&self) -> bool {
+        let station = &self.station;
+        let Some(params) = station.next_claim() else { return false };
+        let (worker, asked) = (params.worker.clone(), params.limit);
+        let _coming = station.intake.expect(asked);
+        let mut claim = station.store.claim(params);
+        let answer = match tokio::time::timeout(DOUBT_AFTER, &mut claim).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                station.doubt();
+                // Never dropped: it may hold a transaction.
+                claim.await
+            }
+        };
+        match answer {
+            Ok(claim) => {
+                station.contact.answered();
+                let got = claim.tasks.len();
+                station.receive(&worker, claim.tasks);
+                station.intake.note(asked, got, claim.mark);
+                got > 0
+            }
+            Err(error) => {
+                if error.is_unavailable() {
+                    station.doubt();
+                }
+                tracing::warn!(error = error.chain(), "claim failed");
+                tokio::time::sleep(PAUSE).await;
+                false
+            }
+        }
+    }
+
+    async fn wait_for_work(&self, since: windlass_core::store::WakeMark) {
+        let station = &self.station;
+        let queues = station.settings.queues.weighted.iter().map(|(name, _)| name.clone());
+        let params = WaitParams {
+            queues: queues.collect(),
+            since: Some(since),
+            tasks: Vec::new(),
+            at_most: WAIT_AT_MOST,
+        };
+        match station.store.wait(params).await {
+            Ok(Wake::Work | Wake::Finished(_) | Wake::TimedOut) => {}
+            Err(error) => {
+                tracing::warn!(error = error.chain(), "wait for work failed");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Starts what waits, as long as there are slots.
+    fn start_waiting(&self) {
+        while let Some(waiting) = self.station.intake.pop() {
+            let is_suspect = waiting.task.is_suspect();
+            if is_suspect && self.station.slots.room_for_suspects() == 0 {
+                self.end(waiting.task, Ending::PutOff, None);
+                continue;
+            }
+            let Some(slot) = self.station.slots.take(is_suspect) else {
+                self.station.intake.unpop(waiting);
+                return;
+            };
+            let (station, ended) = (Arc::clone(&self.station), self.ended.clone());
+            tokio::spawn(async move {
+                let Waiting { task, controls, .. } = waiting;
+                let started = Instant::now();
+                let ending = run(&station, &task, &controls, slot).await;
+                // The syncer lives longer than every run.
+                let _ = ended.send(Ended { task, ending, took: Some(started.elapsed()) });
+            });
+        }
+    }
+
+    fn give_back_unstarted(&self, older_than: Duration) {
+        for waiting in self.station.intake.take_older(older_than) {
+            self.end(waiting.task, Ending::Released, None);
+        }
+    }
+
+    fn end(&self, task: Claimed, ending: Ending, took: Option<Duration>) {
+        let _ = self.ended.send(Ended { task, ending, took });
+    }
+}

@@ -1,0 +1,108 @@
+//! One run of one task: timeout, panic, cancel and lost lease become endings here and nowhere else.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tracing::Instrument;
+use windlass_core::limits::clip;
+use windlass_core::{Claimed, Ending};
+
+use crate::context::RunContext;
+use crate::leases::Controls;
+use crate::slots::Slot;
+use crate::station::{Station, Unknown};
+
+/// How long a task of an unknown kind is given back for.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(10);
+/// From this age on it fails instead.
+const UNKNOWN_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// Runs a task to its end, whatever that is.
+pub(crate) async fn run(
+    station: &Station,
+    task: &Claimed,
+    controls: &Controls,
+    slot: Slot,
+) -> Ending {
+    let now = station.store_now();
+    let deadline = task.spec.extras.deadline;
+    if deadline.is_some_and(|deadline| deadline <= now) {
+        return Ending::DeadlinePassed { has_started: false };
+    }
+    let cx = RunContext::new(
+        task,
+        controls.cancel.clone(),
+        controls.progress.clone(),
+        station.client.clone(),
+    );
+    let started = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        station.registry.start(task.kind.as_str(), task.payload.clone(), cx, slot)
+    }));
+    let work = match started {
+        Ok(Some(work)) => work,
+        Ok(None) => return unknown(station, task),
+        Err(panic) => return panicked(panic.as_ref()),
+    };
+    let span = tracing::info_span!(
+        "task",
+        id = %task.id, kind = %task.kind, queue = %task.queue, attempt = task.attempts,
+    );
+    let guarded = AssertUnwindSafe(work.instrument(span)).catch_unwind();
+    let time_left = deadline.map(|deadline| deadline.since(now));
+    tokio::select! {
+        biased;
+        outcome = guarded => match outcome {
+            Ok(ending) => checked(station, ending),
+            Err(panic) => panicked(panic.as_ref()),
+        },
+        () = controls.stop.cancelled() => Ending::Released,
+        () = pass(time_left) => Ending::DeadlinePassed { has_started: true },
+        () = tokio::time::sleep(task.spec.timeout) => Ending::TimedOut,
+    }
+}
+
+/// Ends after a time, or never.
+async fn pass(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A result over the limit is a failure: the store must not take it.
+fn checked(station: &Station, ending: Ending) -> Ending {
+    let limits = &station.client.config().limits;
+    match ending {
+        Ending::Completed { result: Some(result) } if result.len() > limits.result_bytes_max => {
+            let (bytes, most) = (result.len(), limits.result_bytes_max);
+            let error = format!("the result has {bytes} bytes, at most {most} are kept");
+            Ending::Failed { error, retry_after: None }
+        }
+        Ending::Failed { mut error, retry_after } => {
+            error.truncate(clip(&error, limits.error_bytes_max).len());
+            Ending::Failed { error, retry_after }
+        }
+        ending => ending,
+    }
+}
+
+fn unknown(station: &Station, task: &Claimed) -> Ending {
+    let age = station.store_now().since(task.created_at);
+    if station.settings.unknown == Unknown::GivenBack && age < UNKNOWN_AGE_MAX {
+        tracing::warn!(kind = %task.kind, id = %task.id, "no handler here; given back");
+        return Ending::Snoozed { delay: UNKNOWN_PAUSE };
+    }
+    let error = format!("no handler for tasks of type {}", task.kind);
+    Ending::Failed { error, retry_after: None }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Ending {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".into());
+    Ending::Failed { error: format!("panicked: {text}"), retry_after: None }
+}

@@ -1,0 +1,300 @@
+//! A worker: its builder, and the life of its roles from start to graceful end.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use windlass_core::store::PrioritySet;
+use windlass_core::{Clock, Error, Priority, QueueName, Result, SystemClock};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::failure::Outcome;
+use crate::handler::{Handler, Registry};
+use crate::healthchecker::Health;
+use crate::heartbeater::Heartbeater;
+use crate::quotas::Queues;
+use crate::station::{Settings, Station, Unknown};
+use crate::task::{DEFAULT_QUEUE, Task};
+use crate::{healthchecker, leader, processor, syncer};
+
+/// A worker that is being set up.
+#[must_use = "a worker works once it is run"]
+pub struct WorkerBuilder<S> {
+    client: Client,
+    state: Arc<S>,
+    registry: Registry,
+    queues: Vec<(String, u32)>,
+    is_strict: bool,
+    priorities: PrioritySet,
+    concurrency: usize,
+    name: String,
+    unknown: Unknown,
+    wall: Arc<dyn Clock>,
+    has_own_thread: bool,
+}
+
+/// A worker that runs in the background; stop it with [`Worker::stop`].
+#[must_use = "a worker that is dropped stops without finishing its tasks"]
+pub struct Worker {
+    stop: CancellationToken,
+    ended: tokio::task::JoinHandle<Result<()>>,
+    health: watch::Receiver<Health>,
+}
+
+impl<S: Send + Sync + 'static> WorkerBuilder<S> {
+    pub(crate) fn new(client: Client, state: S) -> Self {
+        Self {
+            client,
+            state: Arc::new(state),
+            registry: Registry::default(),
+            queues: Vec::new(),
+            is_strict: false,
+            priorities: PrioritySet::ALL,
+            concurrency: 1,
+            name: String::new(),
+            unknown: Unknown::Fails,
+            wall: Arc::new(SystemClock),
+            has_own_thread: true,
+        }
+    }
+
+    /// Gives handlers something to share. Comes before the handlers, which name its type.
+    pub fn state<N: Send + Sync + 'static>(self, state: N) -> WorkerBuilder<N> {
+        WorkerBuilder {
+            client: self.client,
+            state: Arc::new(state),
+            registry: Registry::default(),
+            queues: self.queues,
+            is_strict: self.is_strict,
+            priorities: self.priorities,
+            concurrency: self.concurrency,
+            name: self.name,
+            unknown: self.unknown,
+            wall: self.wall,
+            has_own_thread: self.has_own_thread,
+        }
+    }
+
+    /// Adds a handler; its first argument says for which tasks.
+    pub fn handle<T: Task, H: Handler<T, S>>(mut self, handler: H) -> Self {
+        self.registry.add(handler, Arc::clone(&self.state));
+        self
+    }
+
+    /// Adds a handler that blocks its thread (no `async`).
+    pub fn handle_blocking<T, F>(mut self, handler: F) -> Self
+    where
+        T: Task,
+        F: Fn(T, Context<S>) -> Outcome<T::Output> + Send + Sync + 'static,
+    {
+        self.registry.add_blocking(handler, Arc::clone(&self.state));
+        self
+    }
+
+    /// Serves this queue; the weight is its share while all queues are backed up. Without any, the
+    /// queue `default` is served.
+    pub fn queue(mut self, queue: &str, weight: u32) -> Self {
+        self.queues.push((queue.into(), weight));
+        self
+    }
+
+    /// Serves the queues strictly in the order given: the next only when those before are empty.
+    pub fn strict(mut self) -> Self {
+        self.is_strict = true;
+        self
+    }
+
+    /// Serves only these priorities.
+    pub fn priorities(mut self, priorities: &[Priority]) -> Self {
+        self.priorities = PrioritySet::of(priorities);
+        self
+    }
+
+    /// How many tasks run at once.
+    pub fn concurrency(mut self, tasks: usize) -> Self {
+        self.concurrency = tasks;
+        self
+    }
+
+    /// A name to know it by in lists of workers.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// What becomes of tasks whose kind no handler knows.
+    pub fn unknown(mut self, unknown: Unknown) -> Self {
+        self.unknown = unknown;
+        self
+    }
+
+    /// Works until SIGTERM or SIGINT, then finishes what runs and ends. A second signal ends at once.
+    pub async fn run(self) -> Result<()> {
+        let (first, second) = (Signals::new()?, Signals::new()?);
+        let work = self.run_until(first.next());
+        tokio::select! {
+            outcome = work => outcome,
+            () = second.second() => {
+                Err(Error::new(windlass_core::ErrorKind::Unavailable, "stopped by a second signal"))
+            }
+        }
+    }
+
+    /// Works until the future ends, then finishes what runs and ends.
+    pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
+        let worker = self.start().await?;
+        end.await;
+        worker.stop().await
+    }
+
+    /// Works in the background; comes back when the worker is registered and claims.
+    pub async fn start(self) -> Result<Worker> {
+        let (client, settings, registry) = self.into_parts()?;
+        let station = Station::new(client, settings, registry);
+        let heartbeater = Heartbeater::start(Arc::clone(&station)).await?;
+        let mut fit = station.identity.watch();
+        let registered = async {
+            while !*fit.borrow_and_update() {
+                if fit.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        registered.await;
+        let stop = CancellationToken::new();
+        let (health, told) = watch::channel(Health {
+            is_reachable: true,
+            lag: Duration::ZERO,
+            silent_for: Duration::ZERO,
+        });
+        let ended = tokio::spawn(work(station, heartbeater, health, stop.clone()));
+        Ok(Worker { stop, ended, health: told })
+    }
+
+    fn into_parts(mut self) -> Result<(Client, Settings, Registry)> {
+        if self.queues.is_empty() {
+            self.queues.push((DEFAULT_QUEUE.into(), 1));
+        }
+        if self.concurrency == 0 {
+            return Err(Error::invalid("a worker needs a concurrency of at least 1"));
+        }
+        let mut weighted: Vec<(QueueName, u32)> = Vec::new();
+        for (queue, weight) in &self.queues {
+            if *weight == 0 {
+                return Err(Error::invalid(format!("queue {queue} needs a weight of at least 1")));
+            }
+            let queue = QueueName::new(queue)?;
+            if weighted.iter().any(|(known, _)| *known == queue) {
+                return Err(Error::invalid(format!("queue {queue} is named twice")));
+            }
+            weighted.push((queue, *weight));
+        }
+        let queues = Queues { weighted, is_strict: self.is_strict, priorities: self.priorities };
+        let settings = Settings {
+            queues,
+            concurrency: self.concurrency,
+            name: self.name,
+            unknown: self.unknown,
+            wall: self.wall,
+            has_own_thread: self.has_own_thread,
+        };
+        Ok((self.client, settings, self.registry))
+    }
+}
+
+impl Worker {
+    /// How the worker stands with its store; changes as that changes.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
+    }
+
+    /// Claims no more, lets what runs finish within the shutdown timeout, gives the rest back, and
+    /// ends.
+    pub async fn stop(self) -> Result<()> {
+        self.stop.cancel();
+        self.ended.await.unwrap_or_else(|cause| {
+            Err(Error::new(windlass_core::ErrorKind::Unavailable, "the worker ended early")
+                .because(cause))
+        })
+    }
+}
+
+/// The life of a worker whose heart beats already.
+async fn work(
+    station: Arc<Station>,
+    heartbeater: Heartbeater,
+    health: watch::Sender<Health>,
+    stop: CancellationToken,
+) -> Result<()> {
+    let (ended, endings) = mpsc::unbounded_channel();
+    let syncer = syncer::start(Arc::clone(&station), endings);
+    let processor = processor::start(Arc::clone(&station), ended);
+    let rest = CancellationToken::new();
+    let leader = leader::start(Arc::clone(&station), rest.clone());
+    let healthchecker = healthchecker::start(Arc::clone(&station), health, rest.clone());
+
+    stop.cancelled().await;
+    tracing::info!(running = station.leases.count(), "stopping: no more claims");
+    station.stopping.cancel();
+    let join = |role: &'static str, outcome: std::result::Result<(), tokio::task::JoinError>| {
+        if let Err(error) = outcome {
+            tracing::error!(role, %error, "a role ended early");
+        }
+    };
+    join("processor", processor.await);
+    // The syncer ends when the last run has reported its end.
+    let patience: Duration = station.client.config().worker.shutdown_timeout;
+    let mut syncer = syncer;
+    match tokio::time::timeout(patience, &mut syncer).await {
+        Ok(outcome) => join("syncer", outcome),
+        Err(_) => {
+            tracing::warn!(running = station.leases.count(), "time is over: runs are given back");
+            station.leases.stop_all();
+            join("syncer", syncer.await);
+        }
+    }
+    rest.cancel();
+    join("leader", leader.await);
+    join("healthchecker", healthchecker.await);
+    heartbeater.stop().await;
+    station.store.leave(station.identity.id()).await?;
+    Ok(())
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let failed = |cause| {
+            Error::new(windlass_core::ErrorKind::Unavailable, "listen for signals").because(cause)
+        };
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+        })
+    }
+
+    async fn next(mut self) {
+        self.wait().await;
+    }
+
+    async fn second(mut self) {
+        self.wait().await;
+        self.wait().await;
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
