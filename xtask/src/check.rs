@@ -6,52 +6,35 @@
 mod files;
 mod imports;
 
-use crate::{Result, shell};
+use crate::{Result, schema, shell};
 
 /// A rule of the repository: its name and a function that finds what breaks it.
 type Rule = (&'static str, fn() -> Result<Vec<String>>);
 
 const RULES: &[Rule] = &[
     ("crates import only what DESIGN allows", imports::crates),
-    (
-        "core reaches no runtime and no driver",
-        imports::core_is_pure,
-    ),
-    (
-        "stores do not import each other",
-        imports::stores_are_strangers,
-    ),
+    ("core reaches no runtime and no driver", imports::core_is_pure),
+    ("stores do not import each other", imports::stores_are_strangers),
     ("no source file is over 600 lines", files::short),
     ("every .rs file opens with //!", files::introduced),
     ("no query text in .rs files", files::queries_elsewhere),
     ("nothing names this machine or a registry", files::portable),
+    ("schema dumps are up to date", schema::up_to_date),
 ];
 
 pub(crate) fn run() -> Result {
     let mut broken = Vec::new();
     let format = shell::run(shell::cargo().args(["fmt", "--all", "--check"]));
-    report(
-        "format",
-        format.map_err(|error| error.to_string()),
-        &mut broken,
-    );
+    report("format", format.map_err(|error| error.to_string()), &mut broken);
     let lints = shell::run(
         shell::cargo()
             .args(["clippy", "--workspace", "--all-targets", "--quiet"])
             .args(["--", "-D", "warnings"]),
     );
-    report(
-        "lints",
-        lints.map_err(|error| error.to_string()),
-        &mut broken,
-    );
+    report("lints", lints.map_err(|error| error.to_string()), &mut broken);
     for (name, rule) in RULES {
         let offences = rule()?;
-        let verdict = if offences.is_empty() {
-            Ok(())
-        } else {
-            Err(offences.join("\n       "))
-        };
+        let verdict = if offences.is_empty() { Ok(()) } else { Err(offences.join("\n       ")) };
         report(name, verdict, &mut broken);
     }
     if broken.is_empty() {
@@ -112,5 +95,10 @@ mod tests {
     #[test]
     fn nothing_names_this_machine_or_a_registry() {
         check(files::portable);
+    }
+
+    #[test]
+    fn schema_dumps_are_up_to_date() {
+        check(schema::up_to_date);
     }
 }

@@ -2,10 +2,7 @@
 //!
 //! Nothing of the product lives here, and the product never depends on it.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "a chore speaks to the person or the CI that runs it"
-)]
+#![expect(clippy::print_stdout, reason = "a chore speaks to the person or the CI that runs it")]
 
 mod bench;
 mod check;

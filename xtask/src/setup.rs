@@ -13,16 +13,8 @@ struct Need {
 
 /// Everything beyond Rust itself. A new need is one more line.
 const NEEDS: &[Need] = &[
-    Need {
-        program: "mkfs.ext4",
-        package: "e2fsprogs",
-        purpose: "torture power-cut",
-    },
-    Need {
-        program: "mount",
-        package: "mount",
-        purpose: "torture power-cut",
-    },
+    Need { program: "mkfs.ext4", package: "e2fsprogs", purpose: "torture power-cut" },
+    Need { program: "mount", package: "mount", purpose: "torture power-cut" },
 ];
 
 /// How much to say.

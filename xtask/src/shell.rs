@@ -12,10 +12,7 @@ const PLACES_BEYOND_PATH: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// The top folder of this repository.
 pub(crate) fn repository_root() -> PathBuf {
     let manifest_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest_folder
-        .parent()
-        .expect("xtask is a folder inside the repository")
-        .to_path_buf()
+    manifest_folder.parent().expect("xtask is a folder inside the repository").to_path_buf()
 }
 
 /// The cargo that runs this chore, else the one on the PATH; it works in the repository's top folder.
@@ -68,13 +65,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         return Ok(String::from_utf8(output.stdout)?);
     }
     let complaints = String::from_utf8_lossy(&output.stderr);
-    Err(format!(
-        "{} ended with {}: {}",
-        name_of(command),
-        output.status,
-        complaints.trim()
-    )
-    .into())
+    Err(format!("{} ended with {}: {}", name_of(command), output.status, complaints.trim()).into())
 }
 
 /// An error and every cause behind it, in one line.
@@ -87,10 +78,7 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
 
 fn name_of(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

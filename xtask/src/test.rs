@@ -43,10 +43,7 @@ pub(crate) fn run(args: &Args) -> Result {
     let (mut tally, is_cargo_satisfied) = run_cargo_test(args)?;
     let is_any_run = tally.passed + tally.failed > 0;
     tally += run_power_cut(args);
-    println!(
-        "{} passed, {} failed, {} skipped",
-        tally.passed, tally.failed, tally.skipped
-    );
+    println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     if tally.failed > 0 {
         return Err("tests failed".into());
     }
@@ -91,11 +88,7 @@ fn parse_result(line: &str) -> Option<Tally> {
             .find(|(_, name)| *name == word)
             .and_then(|(number, _)| number.parse().ok())
     };
-    Some(Tally {
-        passed: count("passed")?,
-        failed: count("failed")?,
-        skipped: count("ignored")?,
-    })
+    Some(Tally { passed: count("passed")?, failed: count("failed")?, skipped: count("ignored")? })
 }
 
 fn run_power_cut(args: &Args) -> Tally {
@@ -106,26 +99,17 @@ fn run_power_cut(args: &Args) -> Tally {
     };
     if let Some(why) = obstacle {
         println!("NOT RUN: power-cut, because {why}");
-        return Tally {
-            skipped: 1,
-            ..Tally::default()
-        };
+        return Tally { skipped: 1, ..Tally::default() };
     }
     println!("torture power-cut, {POWER_CUT_TRIES} tries");
     let tries = POWER_CUT_TRIES.to_string();
     // In a process of its own: it leaves the mounts and signals of this one alone.
     let done = shell::run(shell::this_program().args(["torture", "power-cut", "--tries", &tries]));
     match done {
-        Ok(()) => Tally {
-            passed: 1,
-            ..Tally::default()
-        },
+        Ok(()) => Tally { passed: 1, ..Tally::default() },
         Err(error) => {
             println!("torture power-cut: {}", shell::chain(error.as_ref()));
-            Tally {
-                failed: 1,
-                ..Tally::default()
-            }
+            Tally { failed: 1, ..Tally::default() }
         }
     }
 }
@@ -137,11 +121,7 @@ mod tests {
     #[test]
     fn the_closing_line_of_a_test_binary_is_read() {
         let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 0 measured; 9 filtered out; finished in 0.02s";
-        let tally = Tally {
-            passed: 12,
-            failed: 3,
-            skipped: 4,
-        };
+        let tally = Tally { passed: 12, failed: 3, skipped: 4 };
         assert_eq!(parse_result(line), Some(tally));
     }
 

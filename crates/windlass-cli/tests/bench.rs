@@ -9,7 +9,7 @@ fn bench(options: &[&str]) -> Output {
         .arg("bench")
         .args(options)
         .output()
-        .unwrap()
+        .expect("cargo has built the binary")
 }
 
 /// Runs a small measurement and reads its lines of JSON.
@@ -18,10 +18,8 @@ fn measured(options: &[&str]) -> Vec<Value> {
     let output = bench(&[&small, options].concat());
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaints}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    let text = String::from_utf8(output.stdout).expect("results are text");
+    text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
 fn assert_positive(object: &Value, fields: &[&str]) {
@@ -37,10 +35,7 @@ fn mode_store_prints_one_object_per_batch_size() {
     let batches: Vec<_> = objects.iter().map(|object| &object["batch"]).collect();
     assert_eq!(batches, [1, 10, 100, 500, 1000]);
     for object in &objects {
-        assert_eq!(
-            (&object["mode"], &object["store"]),
-            (&"store".into(), &"memory".into())
-        );
+        assert_eq!((&object["mode"], &object["store"]), (&"store".into(), &"memory".into()));
         assert_positive(object, &["insert_per_s", "claim_per_s", "apply_per_s"]);
         assert_positive(object, &["claim_apply_per_s", "fdatasync_us", "tasks"]);
     }
@@ -48,14 +43,7 @@ fn mode_store_prints_one_object_per_batch_size() {
 
 #[test]
 fn mode_enqueue_tells_rate_and_latency() {
-    let objects = measured(&[
-        "--mode",
-        "enqueue",
-        "--producers",
-        "8",
-        "--store",
-        "memory:",
-    ]);
+    let objects = measured(&["--mode", "enqueue", "--producers", "8", "--store", "memory:"]);
     assert_eq!(objects.len(), 1);
     assert_eq!(objects[0]["tasks"], 200);
     assert_positive(&objects[0], &["tasks_per_s", "fdatasync_us"]);

@@ -14,16 +14,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-engine", &["windlass-core"]),
     ("windlass-stores", &["windlass-core"]),
     ("windlass-server", &["windlass-core", "windlass-engine"]),
-    (
-        "windlass",
-        &["windlass-core", "windlass-engine", "windlass-stores"],
-    ),
+    ("windlass", &["windlass-core", "windlass-engine", "windlass-stores"]),
     ("windlass-cli", &["windlass", "windlass-server"]),
     ("windlass-testkit", &["windlass-core", "windlass-stores"]),
-    (
-        "xtask",
-        &["windlass-core", "windlass-stores", "windlass-testkit"],
-    ),
+    ("xtask", &["windlass-core", "windlass-stores", "windlass-testkit"]),
 ];
 
 /// May be a dev-dependency of anyone.
@@ -125,9 +119,8 @@ pub(super) fn core_is_pure() -> Result<Vec<String>> {
     while let Some(id) = to_visit.pop() {
         let node = nodes.get(id).ok_or("a package that is not resolved")?;
         for dependency in list(node, "deps")? {
-            let is_normal = list(dependency, "dep_kinds")?
-                .iter()
-                .any(|kind| kind["kind"].is_null());
+            let is_normal =
+                list(dependency, "dep_kinds")?.iter().any(|kind| kind["kind"].is_null());
             if let Some(next) = dependency["pkg"].as_str()
                 && is_normal
                 && reached.insert(next)
@@ -172,10 +165,7 @@ fn names_module(text: &str, module: &str) -> bool {
     let code = text.split("//").next().unwrap_or_default();
     ["crate::", "super::"]
         .iter()
-        .flat_map(|parent| {
-            code.match_indices(&format!("{parent}{module}"))
-                .collect::<Vec<_>>()
-        })
+        .flat_map(|parent| code.match_indices(&format!("{parent}{module}")).collect::<Vec<_>>())
         .any(|(at, found)| {
             let rest = &code[at + found.len()..];
             !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
@@ -183,11 +173,8 @@ fn names_module(text: &str, module: &str) -> bool {
 }
 
 fn metadata(options: &[&str]) -> Result<Value> {
-    let text = shell::output(
-        shell::cargo()
-            .args(["metadata", "--format-version", "1"])
-            .args(options),
-    )?;
+    let text =
+        shell::output(shell::cargo().args(["metadata", "--format-version", "1"]).args(options))?;
     Ok(serde_json::from_str(&text)?)
 }
 
@@ -199,9 +186,7 @@ fn host_platform() -> Result<String> {
 }
 
 fn list<'a>(value: &'a Value, field: &str) -> Result<&'a Vec<Value>> {
-    value[field]
-        .as_array()
-        .ok_or_else(|| format!("cargo metadata has no list {field}").into())
+    value[field].as_array().ok_or_else(|| format!("cargo metadata has no list {field}").into())
 }
 
 #[cfg(test)]
@@ -209,11 +194,7 @@ mod tests {
     use super::*;
 
     fn check_edge(from: &str, to: &str, is_dev: bool, is_fine: bool) {
-        let edge = Edge {
-            from: from.into(),
-            to: to.into(),
-            is_dev,
-        };
+        let edge = Edge { from: from.into(), to: to.into(), is_dev };
         assert_eq!(judge(&edge).is_none(), is_fine, "{from} -> {to}");
     }
 
@@ -234,10 +215,7 @@ mod tests {
         assert!(names_module("use super::sqlite;", "sqlite"));
         assert!(!names_module("use crate::memory_map::Book;", "memory"));
         assert!(!names_module("// unlike crate::memory, this one", "memory"));
-        assert!(is_part_of(
-            "crates/windlass-stores/src/sqlite/claim.rs",
-            "sqlite"
-        ));
+        assert!(is_part_of("crates/windlass-stores/src/sqlite/claim.rs", "sqlite"));
         assert!(is_part_of("crates/windlass-stores/src/sqlite.rs", "sqlite"));
         assert!(!is_part_of("crates/windlass-stores/src/lib.rs", "sqlite"));
     }

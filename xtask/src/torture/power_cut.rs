@@ -26,7 +26,7 @@ use windlass_core::dice::Dice;
 
 use self::audit::Audit;
 use self::disk::Disk;
-use self::ledger::Ledger;
+use self::ledger::{Ledger, Moment};
 pub(crate) use self::load::{LoadArgs, run_load};
 use crate::{Result, shell};
 
@@ -88,10 +88,7 @@ pub(crate) fn obstacle() -> Option<String> {
         disk.unmount()
     });
     rehearsal.err().map(|error| {
-        format!(
-            "a loop device cannot be mounted here: {}",
-            shell::chain(error.as_ref())
-        )
+        format!("a loop device cannot be mounted here: {}", shell::chain(error.as_ref()))
     })
 }
 
@@ -129,6 +126,8 @@ pub(crate) fn run(args: &Args) -> Result {
             "lost_inserts": total.lost_inserts,
             "lost_claims": total.lost_claims,
             "lost_applies": total.lost_applies,
+            "acked_after_cut": total.late_acks,
+            "lost_after_cut": total.late_lost_inserts,
             "wrong": total.wrong.len(),
             "verdict": verdict,
         })
@@ -158,6 +157,8 @@ fn run_try(args: &Args, number: u32, dice: &mut Dice) -> Result<Audit> {
         ledger_path: &ledger_path,
     })?;
     disk.unmount()?;
+    // As the cut left it: the audit will change it.
+    disk.copy_image()?;
     disk.mount()?;
     let runtime = tokio::runtime::Runtime::new()?;
     let audit = runtime.block_on(audit::run(&url, &ledger));
@@ -169,10 +170,7 @@ fn run_try(args: &Args, number: u32, dice: &mut Dice) -> Result<Audit> {
             eprintln!("try {number}: {wrong}");
         }
         let kept = disk.keep(&shell::repository_root().join(&args.evidence), number)?;
-        eprintln!(
-            "try {number}: ledger and disk image are in {}",
-            kept.display()
-        );
+        eprintln!("try {number}: ledger and disk image are in {}", kept.display());
     }
     disk.unmount()?;
     Ok(audit)
@@ -198,7 +196,8 @@ fn load_until_cut(cut: &Cut<'_>) -> Result<Ledger> {
         .map(Killed)?;
     let stdout = child.0.stdout.take().ok_or("the load has no output")?;
     let mut log = File::create(cut.ledger_path)?;
-    let reader = thread::spawn(move || read_ledger(stdout, &mut log));
+    let mut log_of_reader = log.try_clone()?;
+    let reader = thread::spawn(move || read_lines(stdout, &mut log_of_reader));
     let cut_at = Instant::now() + cut.after;
     while Instant::now() < cut_at {
         if IS_INTERRUPTED.load(Ordering::SeqCst) {
@@ -210,11 +209,12 @@ fn load_until_cut(cut: &Cut<'_>) -> Result<Ledger> {
         thread::sleep(LOOK_EVERY.min(cut_at.saturating_duration_since(Instant::now())));
     }
     let has_ended_early = reader.is_finished();
+    let dark_at = Moment::now()?;
     cut.disk.cut_power()?;
     drop(child);
-    let ledger = reader
-        .join()
-        .map_err(|_| "the reader of the ledger panicked")??;
+    let lines = reader.join().map_err(|_| "the reader of the ledger panicked")??;
+    writeln!(log, "cut {dark_at:?}")?;
+    let ledger = Ledger::read(lines.iter().map(String::as_str), dark_at)?;
     if IS_INTERRUPTED.load(Ordering::SeqCst) {
         return Err("interrupted".into());
     }
@@ -226,20 +226,21 @@ fn load_until_cut(cut: &Cut<'_>) -> Result<Ledger> {
 }
 
 /// Reads the load's lines to the end (which the kill brings), onto the disk that keeps its power.
-fn read_ledger(stdout: ChildStdout, log: &mut File) -> Result<Ledger> {
-    let mut ledger = Ledger::default();
-    let mut lines = BufReader::new(stdout);
-    let mut line = String::new();
-    while lines.read_line(&mut line)? > 0 {
+fn read_lines(stdout: ChildStdout, log: &mut File) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    let mut pipe = BufReader::new(stdout);
+    loop {
+        let mut line = String::new();
+        if pipe.read_line(&mut line)? == 0 {
+            return Ok(lines);
+        }
         log.write_all(line.as_bytes())?;
         // The kill may have cut the last line in the middle. What was to be sent then was not sent,
         // and what was acknowledged is not held against the store.
-        if let Some(whole) = line.strip_suffix('\n') {
-            ledger.take(whole)?;
+        if line.pop() == Some('\n') {
+            lines.push(line);
         }
-        line.clear();
     }
-    Ok(ledger)
 }
 
 /// A child that does not outlive its owner.
@@ -270,11 +271,7 @@ fn listen_for_interrupts() -> Result {
 
 /// A line that each try replaces on a terminal, a line per try elsewhere.
 fn tell_progress(args: &Args, number: u32, audit: &Audit) {
-    let (start, end) = if std::io::stderr().is_terminal() {
-        (CLEAR_LINE, "")
-    } else {
-        ("", "\n")
-    };
+    let (start, end) = if std::io::stderr().is_terminal() { (CLEAR_LINE, "") } else { ("", "\n") };
     eprint!(
         "{start}try {number} of {}: {} inserts, {} claims, {} applies acknowledged; {} lost{end}",
         args.tries,

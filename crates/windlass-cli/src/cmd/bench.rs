@@ -35,12 +35,7 @@ pub(crate) struct Args {
     /// The store's URL; by default a fresh SQLite file on the disk of the current folder, removed
     /// afterwards. Never taken from the environment: a measurement is no guest for a store at work.
     /// For mode `backlog` give two, the first for the short backlog.
-    #[arg(
-        long = "store",
-        value_name = "URL",
-        env = "WINDLASS_STORE",
-        hide_env_values = true
-    )]
+    #[arg(long = "store", value_name = "URL", env = "WINDLASS_STORE", hide_env_values = true)]
     stores: Vec<String>,
     /// Durability of the fresh SQLite file.
     #[arg(long, value_enum, default_value_t = FileDurability::Durable)]
@@ -101,6 +96,8 @@ struct Effort {
     tasks: u64,
     payload_bytes: usize,
     step: Duration,
+    /// The store stays when we go, so what was put into it has to be removed.
+    is_store_kept: bool,
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
@@ -109,6 +106,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         payload_bytes: args.payload_bytes,
         step: Duration::try_from_secs_f64(args.step_seconds)
             .map_err(|cause| Error::invalid("--step-seconds").because(cause))?,
+        is_store_kept: !args.stores.is_empty(),
     };
     let places = Places::find(&args)?;
     let first = places.open(0).await?;
@@ -130,17 +128,11 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             }
         }
         Mode::Enqueue => {
-            let callers = enqueue::Callers {
-                producers: args.producers,
-                batch: batch.unwrap_or(1),
-            };
+            let callers = enqueue::Callers { producers: args.producers, batch: batch.unwrap_or(1) };
             enqueue::run(first, callers, &effort, &mut report).await?;
         }
         Mode::Backlog => {
-            let lengths = backlog::Lengths {
-                long: args.backlog,
-                batch: batch.unwrap_or(500),
-            };
+            let lengths = backlog::Lengths { long: args.backlog, batch: batch.unwrap_or(500) };
             let second = places.open_second().await?;
             backlog::run([first, second], lengths, &effort, &mut report).await?;
         }
@@ -152,10 +144,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 /// Where the measured stores are.
 enum Places {
     /// SQLite files in a folder of our own, which goes when this is dropped.
-    Private {
-        folder: TempDir,
-        durability: FileDurability,
-    },
+    Private { folder: TempDir, durability: FileDurability },
     /// What the user named.
     Given(Vec<String>),
 }
@@ -165,24 +154,18 @@ impl Places {
         if !args.stores.is_empty() {
             let wanted = if args.mode == Mode::Backlog { 2 } else { 1 };
             if args.stores.len() != wanted {
-                return Err(Error::invalid(format!(
-                    "this mode needs --store {wanted} times"
-                )));
+                return Err(Error::invalid(format!("this mode needs --store {wanted} times")));
             }
             return Ok(Self::Given(args.stores.clone()));
         }
         // Not in the system's folder for such things: that is often memory, where flushing is free.
-        let folder = tempfile::Builder::new()
-            .prefix(".windlass-bench-")
-            .tempdir_in(".")
-            .map_err(|cause| {
+        let folder = tempfile::Builder::new().prefix(".windlass-bench-").tempdir_in(".").map_err(
+            |cause| {
                 Error::new(ErrorKind::Unavailable, "make a folder in the current one")
                     .because(cause)
-            })?;
-        Ok(Self::Private {
-            folder,
-            durability: args.durability,
-        })
+            },
+        )?;
+        Ok(Self::Private { folder, durability: args.durability })
     }
 
     /// A store; of our own files a different one for each number.
@@ -194,11 +177,7 @@ impl Places {
                     FileDurability::Durable => "durable",
                     FileDurability::Fast => "fast",
                 };
-                windlass::open(&format!(
-                    "sqlite:{}?durability={durability}",
-                    file.display()
-                ))
-                .await
+                windlass::open(&format!("sqlite:{}?durability={durability}", file.display())).await
             }
             Self::Given(urls) => windlass::open(&urls[0]).await,
         }
@@ -223,10 +202,7 @@ impl Places {
     fn describe(&self) -> String {
         match self {
             Self::Private { folder, .. } => {
-                format!(
-                    "a fresh file in {}, removed afterwards",
-                    folder.path().display()
-                )
+                format!("a fresh file in {}, removed afterwards", folder.path().display())
             }
             Self::Given(_) => String::from("as given"),
         }

@@ -28,6 +28,10 @@ pub(super) struct Audit {
     pub(super) lost_inserts: u64,
     pub(super) lost_claims: u64,
     pub(super) lost_applies: u64,
+    /// Acknowledged by a machine that had no power any more; binds nobody.
+    pub(super) late_acks: u64,
+    /// Of those, inserts that are not there.
+    pub(super) late_lost_inserts: u64,
     /// Each loss in words.
     pub(super) losses: Vec<String>,
     /// What no profile allows: strangers, wrong counters, damage.
@@ -47,6 +51,8 @@ impl Audit {
         self.lost_inserts += other.lost_inserts;
         self.lost_claims += other.lost_claims;
         self.lost_applies += other.lost_applies;
+        self.late_acks += other.late_acks;
+        self.late_lost_inserts += other.late_lost_inserts;
         self.losses.extend(other.losses);
         self.wrong.extend(other.wrong);
     }
@@ -58,6 +64,7 @@ pub(super) async fn run(url: &str, ledger: &Ledger) -> Audit {
         acked_inserts: ledger.acked_inserts.len() as u64,
         acked_claims: ledger.acked_claims.len() as u64,
         acked_applies: ledger.acked_applies.len() as u64,
+        late_acks: ledger.late_acks,
         ..Audit::default()
     };
     let looked = match windlass_stores::open(url).await {
@@ -79,9 +86,9 @@ async fn look(store: &dyn Store, ledger: &Ledger, audit: &mut Audit) -> Result {
     check_contents(store, &records, audit).await?;
     check_counters(store, &records, audit).await?;
     drain(store, &records, ledger, audit).await?;
-    let records = read_all(store, audit).await?;
-    check_drained(&records, ledger, audit);
-    check_counters(store, &records, audit).await?;
+    let drained = read_all(store, audit).await?;
+    check_drained(&records, &drained, audit);
+    check_counters(store, &drained, audit).await?;
     check_health(store, audit).await
 }
 
@@ -101,17 +108,12 @@ async fn check_health(store: &dyn Store, audit: &mut Audit) -> Result {
 
 async fn read_all(store: &dyn Store, audit: &mut Audit) -> Result<HashMap<TaskId, TaskRecord>> {
     let mut records = HashMap::new();
-    let mut params = ListParams {
-        limit: PIECE,
-        ..ListParams::default()
-    };
+    let mut params = ListParams { limit: PIECE, ..ListParams::default() };
     loop {
         let page = store.list(params.clone()).await?;
         for record in page.tasks {
             if let Some(twin) = records.insert(record.id.clone(), record) {
-                audit
-                    .wrong
-                    .push(format!("task {} is listed twice", twin.id));
+                audit.wrong.push(format!("task {} is listed twice", twin.id));
             }
         }
         if page.next_cursor.is_none() {
@@ -129,6 +131,8 @@ fn check_losses(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: &
             audit.losses.push(format!("task {id} is not there"));
         }
     }
+    let late_lost = ledger.late_inserts.keys().filter(|id| !records.contains_key(*id));
+    audit.late_lost_inserts += late_lost.count() as u64;
     for (id, epoch) in &ledger.acked_claims {
         let kept = records.get(id).and_then(|record| record.epoch);
         if kept != Some(*epoch) {
@@ -153,19 +157,15 @@ fn check_records(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: 
         if !ledger.sent_inserts.contains(id) {
             audit.wrong.push(format!("task {id} was never sent"));
         }
-        let is_unfinished = matches!(
-            record.state,
-            State::Pending | State::Scheduled | State::Running
-        );
+        let is_unfinished =
+            matches!(record.state, State::Pending | State::Scheduled | State::Running);
         let is_asked_for = ledger
             .sent_applies
             .get(id)
             .is_some_and(|run| run.state == record.state && Some(run.epoch) == record.epoch);
         if !is_unfinished && !is_asked_for {
             let state = record.state;
-            audit
-                .wrong
-                .push(format!("task {id} is {state}, which nobody asked for"));
+            audit.wrong.push(format!("task {id} is {state}, which nobody asked for"));
         }
     }
 }
@@ -180,18 +180,12 @@ async fn check_contents(
     for piece in ids.chunks(PIECE) {
         let params = GetParams {
             ids: piece.to_vec(),
-            parts: Parts {
-                payload: true,
-                result: true,
-                history: true,
-            },
+            parts: Parts { payload: true, result: true, history: true },
         };
         let answers = store.get(params).await?;
         for (id, answer) in piece.iter().zip(answers) {
             let Some(record) = answer else {
-                audit
-                    .wrong
-                    .push(format!("task {id} is listed and not found"));
+                audit.wrong.push(format!("task {id} is listed and not found"));
                 continue;
             };
             if record.payload != load::payload_of(id) {
@@ -251,51 +245,42 @@ async fn drain(
         for task in &claim.tasks {
             let (id, epoch) = (&task.id, task.epoch);
             if records.get(id).and_then(|record| record.epoch) >= Some(epoch) {
-                audit
-                    .wrong
-                    .push(format!("task {id} was given epoch {epoch} again"));
+                audit.wrong.push(format!("task {id} was given epoch {epoch} again"));
             }
             // Only after the loss of a claim, which is counted; a durable store never gets here.
             if ledger.acked_claims.get(id) >= Some(&epoch) {
-                audit
-                    .losses
-                    .push(format!("task {id} was given epoch {epoch} anew"));
+                audit.losses.push(format!("task {id} was given epoch {epoch} anew"));
             }
             let result = Some(load::result_of(id).into());
             let ending = Ending::Completed { result };
             transitions.push(state::finish(task, ending, &backoff, &mut dice));
         }
-        let params = ApplyParams {
-            worker: worker.clone(),
-            transitions,
-            then_claim: None,
-        };
+        let params = ApplyParams { worker: worker.clone(), transitions, then_claim: None };
         let reply = store.apply(params).await?;
         let is_done = |outcome: &Applied| *outcome == Applied::Applied(State::Completed);
         if !reply.outcomes.iter().all(is_done) {
-            audit
-                .wrong
-                .push(String::from("the auditor's own apply was refused"));
+            audit.wrong.push(String::from("the auditor's own apply was refused"));
         }
     }
 }
 
-/// After the drain nothing waits for a worker, and what was finished before is as it was.
-fn check_drained(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: &mut Audit) {
-    for (id, record) in records {
-        if matches!(record.state, State::Pending | State::Running) {
-            audit
-                .wrong
-                .push(format!("task {id} is {} after the drain", record.state));
+/// After the drain nothing waits for a worker, and what rested before it is as it was.
+fn check_drained(
+    before: &HashMap<TaskId, TaskRecord>,
+    after: &HashMap<TaskId, TaskRecord>,
+    audit: &mut Audit,
+) {
+    let is_drained = |state| matches!(state, State::Pending | State::Running);
+    for (id, record) in before {
+        let kept = after.get(id).map(|record| (record.state, record.epoch));
+        if !is_drained(record.state) && kept != Some((record.state, record.epoch)) {
+            let state = record.state;
+            audit.wrong.push(format!("task {id} was {state} and is {kept:?} after the drain"));
         }
-        if let Some(run) = ledger.acked_applies.get(id)
-            && record.epoch == Some(run.epoch)
-            && record.state != run.state
-        {
-            let (before, after) = (run.state, record.state);
-            audit
-                .wrong
-                .push(format!("task {id} went from {before} to {after} by itself"));
+    }
+    for (id, record) in after {
+        if is_drained(record.state) || !before.contains_key(id) {
+            audit.wrong.push(format!("task {id} is {} after the drain", record.state));
         }
     }
 }

@@ -47,9 +47,7 @@ impl Story {
 
     async fn audit(&self) -> Audit {
         let mut audit = Audit::default();
-        look(self.store.as_ref(), &self.ledger, &mut audit)
-            .await
-            .unwrap();
+        look(self.store.as_ref(), &self.ledger, &mut audit).await.unwrap();
         audit
     }
 }
@@ -63,17 +61,10 @@ async fn complete(store: &dyn Store, worker: &WorkerId, task: &Claimed) -> Run {
     let result = Some(load::result_of(&task.id).into());
     let ending = Ending::Completed { result };
     let transition = state::finish(task, ending, &Backoff::default(), &mut Dice::seeded(0));
-    let params = ApplyParams {
-        worker: worker.clone(),
-        transitions: vec![transition],
-        then_claim: None,
-    };
+    let params =
+        ApplyParams { worker: worker.clone(), transitions: vec![transition], then_claim: None };
     store.apply(params).await.unwrap();
-    Run {
-        id: task.id.clone(),
-        epoch: task.epoch,
-        state: State::Completed,
-    }
+    Run { id: task.id.clone(), epoch: task.epoch, state: State::Completed }
 }
 
 async fn change(story: &Story, id: &TaskId, action: Action) {
@@ -142,11 +133,7 @@ async fn a_completion_that_nobody_sent_is_wrong() {
     let id = some_finished(&story);
     story.ledger.sent_applies.remove(&id);
     let audit = story.audit().await;
-    assert!(
-        audit.wrong[0].contains("nobody asked for"),
-        "{:?}",
-        audit.wrong
-    );
+    assert!(audit.wrong[0].contains("nobody asked for"), "{:?}", audit.wrong);
 }
 
 #[tokio::test]

@@ -34,20 +34,13 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn create(bytes: u64) -> Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("windlass-power-cut-")
-            .tempdir()?;
+        let folder = tempfile::Builder::new().prefix("windlass-power-cut-").tempdir()?;
         let image = folder.path().join("disk.ext4");
         let mount_point = folder.path().join("mounted");
         fs::create_dir(&mount_point)?;
         File::create(&image)?.set_len(bytes)?;
         shell::output(shell::program("mkfs.ext4")?.args(["-q", "-F"]).arg(&image))?;
-        Ok(Self {
-            image,
-            mount_point,
-            is_mounted: false,
-            folder,
-        })
+        Ok(Self { image, mount_point, is_mounted: false, folder })
     }
 
     /// The place for what must survive the cut.
@@ -91,17 +84,27 @@ impl Disk {
         Ok(())
     }
 
-    /// Copies ledger and image to where they outlive this disk; answers that place.
+    /// Remembers the image as it is now, for [`Disk::keep`].
+    pub(super) fn copy_image(&self) -> Result {
+        // `cp` leaves the holes of a sparse file holes.
+        let mut copy = shell::program("cp")?;
+        copy.arg("--sparse=always").args([&self.image, &self.image_copy()]);
+        shell::output(&mut copy).map(|_| ())
+    }
+
+    /// Moves ledger and remembered image to where they outlive this disk; answers that place.
     pub(super) fn keep(&self, evidence: &Path, number: u32) -> Result<PathBuf> {
         let place = evidence.join(format!("power-cut-{}-{number}", std::process::id()));
         fs::create_dir_all(&place)?;
-        // `cp` leaves the holes of a sparse file holes.
-        shell::output(shell::program("cp")?.arg("--sparse=always").args([
-            &self.image,
-            &self.folder().join("ledger.log"),
-            &place,
-        ]))?;
+        let ledger = self.folder().join("ledger.log");
+        let mut copy = shell::program("cp")?;
+        copy.arg("--sparse=always").args([&self.image_copy(), &ledger, &place]);
+        shell::output(&mut copy)?;
         Ok(place)
+    }
+
+    fn image_copy(&self) -> PathBuf {
+        self.folder().join("disk-after-cut.ext4")
     }
 }
 

@@ -1,15 +1,33 @@
 //! What the load says that it sent and what was acknowledged to it, line by line.
 //!
-//! The load writes with [`Entry::line`] and [`announce`], the parent reads with [`Ledger::take`].
-//! A line is written *before* a call is made and *after* it was answered, never in between.
+//! The load writes with [`line`] and [`line_of_runs`], the parent reads with [`Ledger::read`]. A line
+//! is written *before* a call is made and *after* it was answered, never in between, and bears the
+//! moment: a machine without power acknowledges nothing, but this load lives on for a moment after
+//! its disk went dark. What it is told then is kept apart and counted, not forgotten.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::str::FromStr;
+use std::time::Duration;
 
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use windlass_core::{Epoch, State, TaskId};
 
 use crate::Result;
+
+/// A moment of the clock that all processes of this machine share, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment(i64);
+
+impl Moment {
+    #[cfg(test)]
+    pub(super) const NEVER: Self = Self(i64::MAX);
+
+    pub(super) fn now() -> Result<Self> {
+        Ok(Self(clock_gettime(ClockId::CLOCK_MONOTONIC)?.num_nanoseconds()))
+    }
+}
 
 /// One word of what happened to one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +65,10 @@ impl Word {
             Self::Failed => "failed",
         }
     }
+
+    const fn is_acknowledgement(self) -> bool {
+        matches!(self, Self::AckedInsert | Self::AckedClaim | Self::AckedApply)
+    }
 }
 
 /// A task and what was or will be made of it.
@@ -57,9 +79,9 @@ pub(super) struct Run {
     pub(super) state: State,
 }
 
-/// A line: a word and what it is about.
-pub(super) fn line<'a>(word: Word, items: impl IntoIterator<Item = &'a str>) -> String {
-    let mut line = String::from(word.as_str());
+/// A line: a word, its moment, and what it is about.
+pub(super) fn line<'a>(word: Word, at: Moment, items: impl IntoIterator<Item = &'a str>) -> String {
+    let mut line = format!("{} {}", word.as_str(), at.0);
     for item in items {
         line.push(' ');
         line.push_str(item);
@@ -69,8 +91,13 @@ pub(super) fn line<'a>(word: Word, items: impl IntoIterator<Item = &'a str>) -> 
 }
 
 /// A line about runs.
-pub(super) fn line_of_runs<'a>(word: Word, runs: impl IntoIterator<Item = &'a Run>) -> String {
-    let mut line = String::from(word.as_str());
+pub(super) fn line_of_runs<'a>(
+    word: Word,
+    at: Moment,
+    runs: impl IntoIterator<Item = &'a Run>,
+) -> String {
+    let mut line = line(word, at, []);
+    line.pop();
     for Run { id, epoch, state } in runs {
         write!(line, " {id}/{epoch}/{state}").expect("a String takes all");
     }
@@ -89,17 +116,42 @@ pub(super) struct Ledger {
     pub(super) acked_applies: HashMap<TaskId, Run>,
     pub(super) workers: Vec<String>,
     pub(super) failures: Vec<String>,
+    /// Inserts acknowledged after the cut, each with how late.
+    pub(super) late_inserts: HashMap<TaskId, Duration>,
+    /// Everything acknowledged after the cut.
+    pub(super) late_acks: u64,
 }
 
 impl Ledger {
-    /// Takes in one whole line.
-    pub(super) fn take(&mut self, line: &str) -> Result {
-        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let word = Word::ALL
-            .into_iter()
-            .find(|known| known.as_str() == word)
-            .ok_or_else(|| format!("the load says {line:?}"))?;
+    /// Reads whole lines; what they acknowledge after the cut only counts as late.
+    pub(super) fn read<'a>(
+        lines: impl IntoIterator<Item = &'a str>,
+        cut_at: Moment,
+    ) -> Result<Self> {
+        let mut ledger = Self::default();
+        for line in lines {
+            ledger.take(line, cut_at)?;
+        }
+        Ok(ledger)
+    }
+
+    fn take(&mut self, line: &str, cut_at: Moment) -> Result {
+        let unknown = || format!("the load says {line:?}");
+        let mut parts = line.splitn(3, ' ');
+        let word = parts.next().unwrap_or_default();
+        let word =
+            Word::ALL.into_iter().find(|known| known.as_str() == word).ok_or_else(unknown)?;
+        let at = Moment(parts.next().ok_or_else(unknown)?.parse()?);
+        let rest = parts.next().unwrap_or_default();
         let items = rest.split_whitespace();
+        if word.is_acknowledgement() && at >= cut_at {
+            self.late_acks += items.clone().count() as u64;
+            if word == Word::AckedInsert {
+                let late = Duration::from_nanos(at.0.abs_diff(cut_at.0));
+                self.late_inserts.extend(items.map(|id| (TaskId::new(id), late)));
+            }
+            return Ok(());
+        }
         match word {
             Word::SentInsert => self.sent_inserts.extend(items.map(TaskId::new)),
             Word::AckedInsert => self.acked_inserts.extend(items.map(TaskId::new)),
@@ -133,38 +185,38 @@ fn parse_run(item: &str) -> Result<Run> {
     else {
         return Err(format!("not a run: {item:?}").into());
     };
-    Ok(Run {
-        id: TaskId::new(id),
-        epoch: Epoch::from_str(epoch)?,
-        state: State::from_str(state)?,
-    })
+    Ok(Run { id: TaskId::new(id), epoch: Epoch::from_str(epoch)?, state: State::from_str(state)? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn run() -> Run {
+        Run { id: TaskId::new("a"), epoch: Epoch(u128::MAX), state: State::DeadLetter }
+    }
+
     #[test]
     fn what_was_written_is_read() {
-        let run = Run {
-            id: TaskId::new("a"),
-            epoch: Epoch(u128::MAX),
-            state: State::DeadLetter,
-        };
-        let mut ledger = Ledger::default();
-        ledger
-            .take(line(Word::SentInsert, ["a", "b"]).trim_end())
-            .unwrap();
-        ledger
-            .take(line_of_runs(Word::AckedApply, [&run]).trim_end())
-            .unwrap();
+        let sent = line(Word::SentInsert, Moment(1), ["a", "b"]);
+        let acked = line_of_runs(Word::AckedApply, Moment(2), [&run()]);
+        let ledger = Ledger::read([sent.trim_end(), acked.trim_end()], Moment::NEVER).unwrap();
         assert_eq!(ledger.sent_inserts.len(), 2);
-        assert_eq!(ledger.acked_applies[&run.id], run);
+        assert_eq!(ledger.acked_applies[&run().id], run());
+    }
+
+    #[test]
+    fn what_was_acknowledged_after_the_cut_binds_nobody() {
+        let lines = ["sent-insert 5 a b", "acked-insert 6 a", "acked-insert 7 b"];
+        let ledger = Ledger::read(lines, Moment(7)).unwrap();
+        assert_eq!(ledger.acked_inserts, HashSet::from([TaskId::new("a")]));
+        assert_eq!((ledger.sent_inserts.len(), ledger.late_acks), (2, 1));
     }
 
     #[test]
     fn an_unknown_line_is_an_error() {
-        assert!(Ledger::default().take("hello world").is_err());
-        assert!(Ledger::default().take("acked-apply a/b").is_err());
+        assert!(Ledger::read(["hello 1 world"], Moment::NEVER).is_err());
+        assert!(Ledger::read(["acked-apply 1 a/b"], Moment::NEVER).is_err());
+        assert!(Ledger::read(["acked-insert a"], Moment::NEVER).is_err());
     }
 }

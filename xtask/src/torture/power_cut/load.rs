@@ -19,7 +19,7 @@ use windlass_core::{
     Claimed, Kind, NewTask, Priority, QueueName, Spec, State, Store, TaskId, When, WorkerId,
 };
 
-use super::ledger::{self, Run, Word};
+use super::ledger::{self, Moment, Run, Word};
 use crate::{Result, shell};
 
 /// Enough to keep the group commit busy with whatever comes together by chance.
@@ -56,7 +56,7 @@ pub(crate) fn run_load(args: &LoadArgs) -> Result {
     // After the cut this is the store's complaint that its disk is gone, which is as it should be;
     // before it the parent reports it.
     let text = shell::chain(error.as_ref());
-    announce(&ledger::line(Word::Failed, [text.as_str()]))?;
+    announce(&ledger::line(Word::Failed, Moment::now()?, [text.as_str()]))?;
     std::process::exit(1);
 }
 
@@ -74,10 +74,7 @@ pub(super) fn result_of(id: &TaskId) -> Vec<u8> {
 
 /// The queues of the load.
 pub(super) fn queues() -> Result<Vec<QueueName>> {
-    Ok(QUEUES
-        .iter()
-        .map(|name| QueueName::new(name))
-        .collect::<Result<_, _>>()?)
+    Ok(QUEUES.iter().map(|name| QueueName::new(name)).collect::<Result<_, _>>()?)
 }
 
 /// Registers a worker, or renews it.
@@ -178,18 +175,14 @@ impl Inserter {
             let tasks = self.make_tasks().await?;
             let ids: Vec<_> = tasks.iter().map(|task| task.id.clone()).collect();
             let is_due_count = tasks.iter().filter(|task| task.when == When::Now).count() as u64;
-            announce(&ledger::line(
-                Word::SentInsert,
-                ids.iter().map(TaskId::as_str),
-            ))?;
+            let names = || ids.iter().map(TaskId::as_str);
+            announce(&ledger::line(Word::SentInsert, Moment::now()?, names()))?;
             let outcomes = self.store.insert(tasks).await?;
+            let answered_at = Moment::now()?;
             if outcomes.len() != ids.len() || !outcomes.iter().all(Inserted::is_new) {
                 return Err("a plain insert was not taken".into());
             }
-            announce(&ledger::line(
-                Word::AckedInsert,
-                ids.iter().map(TaskId::as_str),
-            ))?;
+            announce(&ledger::line(Word::AckedInsert, answered_at, names()))?;
             self.waiting.fetch_add(is_due_count, Ordering::Relaxed);
         }
     }
@@ -197,10 +190,7 @@ impl Inserter {
     async fn make_tasks(&mut self) -> Result<Vec<NewTask>> {
         let queue = pick(&queues()?, &mut self.dice).clone();
         let count = *pick(&INSERT_SIZES, &mut self.dice);
-        let wanted = vec![Reservation {
-            queue: queue.clone(),
-            count,
-        }];
+        let wanted = vec![Reservation { queue: queue.clone(), count }];
         let ids = self.store.reserve(wanted).await?;
         let tasks = ids.into_iter().map(|id| {
             let mut task = plain_task(id, queue.clone(), &self.spec)?;
@@ -224,13 +214,14 @@ struct Worker {
 
 impl Worker {
     async fn run(mut self) -> Result<Never> {
-        announce(&ledger::line(Word::Worker, [self.id.as_str()]))?;
+        announce(&ledger::line(Word::Worker, Moment::now()?, [self.id.as_str()]))?;
         beat(self.store.as_ref(), &self.id).await?;
         let mut tasks = Vec::new();
         loop {
             if tasks.is_empty() {
                 let wish = self.wish()?;
-                tasks = self.take(self.store.claim(wish).await?)?;
+                let claim = self.store.claim(wish).await?;
+                tasks = self.take(claim, Moment::now()?)?;
             }
             if tasks.is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -245,20 +236,14 @@ impl Worker {
     }
 
     /// Writes down what was given.
-    fn take(&self, claim: Claim) -> Result<Vec<Claimed>> {
+    fn take(&self, claim: Claim, answered_at: Moment) -> Result<Vec<Claimed>> {
         let tasks = claim.tasks;
-        if let Some(task) = tasks
-            .iter()
-            .find(|task| task.payload != payload_of(&task.id))
-        {
+        if let Some(task) = tasks.iter().find(|task| task.payload != payload_of(&task.id)) {
             return Err(format!("task {} came with another payload", task.id).into());
         }
-        let runs: Vec<_> = tasks
-            .iter()
-            .map(|task| run_of(task, State::Running))
-            .collect();
+        let runs: Vec<_> = tasks.iter().map(|task| run_of(task, State::Running)).collect();
         if !runs.is_empty() {
-            announce(&ledger::line_of_runs(Word::AckedClaim, &runs))?;
+            announce(&ledger::line_of_runs(Word::AckedClaim, answered_at, &runs))?;
         }
         self.waiting.fetch_sub(
             (tasks.len() as u64).min(self.waiting.load(Ordering::Relaxed)),
@@ -278,40 +263,26 @@ impl Worker {
             runs.push(run_of(task, transition.next.state));
             transitions.push(transition);
         }
-        announce(&ledger::line_of_runs(Word::SentApply, &runs))?;
-        let then_claim = if self.dice.unit() < 0.5 {
-            Some(self.wish()?)
-        } else {
-            None
-        };
-        let params = ApplyParams {
-            worker: self.id.clone(),
-            transitions,
-            then_claim,
-        };
+        announce(&ledger::line_of_runs(Word::SentApply, Moment::now()?, &runs))?;
+        let then_claim = if self.dice.unit() < 0.5 { Some(self.wish()?) } else { None };
+        let params = ApplyParams { worker: self.id.clone(), transitions, then_claim };
         let reply = self.store.apply(params).await?;
+        let answered_at = Moment::now()?;
         let expected = runs.iter().map(|run| Applied::Applied(run.state));
         if !reply.outcomes.iter().copied().eq(expected) {
             return Err(format!("an apply was not taken: {:?}", reply.outcomes).into());
         }
-        announce(&ledger::line_of_runs(Word::AckedApply, &runs))?;
-        reply
-            .claim
-            .map_or(Ok(Vec::new()), |claim| self.take(claim?))
+        announce(&ledger::line_of_runs(Word::AckedApply, answered_at, &runs))?;
+        reply.claim.map_or(Ok(Vec::new()), |claim| self.take(claim?, answered_at))
     }
 
     fn choose_ending(&mut self, task: &Claimed) -> Ending {
         let unit = self.dice.unit();
         let error = || String::from("as the dice fell");
         if unit < 0.85 {
-            Ending::Completed {
-                result: Some(result_of(&task.id).into()),
-            }
+            Ending::Completed { result: Some(result_of(&task.id).into()) }
         } else if unit < 0.90 {
-            Ending::Failed {
-                error: error(),
-                retry_after: Some(LATER),
-            }
+            Ending::Failed { error: error(), retry_after: Some(LATER) }
         } else if unit < 0.95 {
             Ending::Discarded { error: error() }
         } else {
@@ -321,11 +292,7 @@ impl Worker {
 }
 
 fn run_of(task: &Claimed, state: State) -> Run {
-    Run {
-        id: task.id.clone(),
-        epoch: task.epoch,
-        state,
-    }
+    Run { id: task.id.clone(), epoch: task.epoch, state }
 }
 
 fn pick<'a, T>(choices: &'a [T], dice: &mut Dice) -> &'a T {

@@ -68,16 +68,8 @@ pub(super) async fn run(
         }
         report.step();
     }
-    let claim_ratio = median(
-        pairs
-            .iter()
-            .map(|(short, long)| ratio(long.claim, short.claim)),
-    );
-    let both_ratio = median(
-        pairs
-            .iter()
-            .map(|(short, long)| ratio(long.both(), short.both())),
-    );
+    let claim_ratio = median(pairs.iter().map(|(short, long)| ratio(long.claim, short.claim)));
+    let both_ratio = median(pairs.iter().map(|(short, long)| ratio(long.both(), short.both())));
     let tasks = (pairs.len() * ROUNDS_PER_SLICE * lengths.batch) as u64;
     let short_took = pairs.iter().map(|(short, _)| short.both()).sum();
     let long_took = pairs.iter().map(|(_, long)| long.both()).sum();
@@ -106,8 +98,11 @@ pub(super) async fn run(
             "claim_apply_ratio": round(both_ratio),
         }),
     );
-    short.tidy().await?;
-    long.tidy().await
+    if effort.is_store_kept {
+        short.tidy().await?;
+        long.tidy().await?;
+    }
+    Ok(())
 }
 
 async fn preload(scene: &mut Scene, length: u64, report: &mut Report) -> Result<()> {
@@ -123,10 +118,7 @@ async fn preload(scene: &mut Scene, length: u64, report: &mut Report) -> Result<
 }
 
 async fn slice(scene: &mut Scene, batch: usize) -> Result<Slice> {
-    let mut slice = Slice {
-        claim: Duration::ZERO,
-        apply: Duration::ZERO,
-    };
+    let mut slice = Slice { claim: Duration::ZERO, apply: Duration::ZERO };
     for _ in 0..ROUNDS_PER_SLICE {
         let (tasks, took) = scene.claim(batch).await?;
         slice.claim += took;

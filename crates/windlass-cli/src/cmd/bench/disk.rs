@@ -21,10 +21,7 @@ pub(super) fn fdatasync_median(folder: &Path) -> Result<Duration> {
 }
 
 fn measure(path: &Path) -> std::io::Result<Duration> {
-    let mut file = OpenOptions::new()
-        .create_new(true)
-        .append(true)
-        .open(path)?;
+    let mut file = OpenOptions::new().create_new(true).append(true).open(path)?;
     let mut times = Vec::with_capacity(FLUSHES);
     for _ in 0..FLUSHES {
         file.write_all(&APPENDED)?;

@@ -56,7 +56,9 @@ pub(super) async fn run(
     }
     let took = start.elapsed();
     report.step();
-    scene.tidy().await?;
+    if effort.is_store_kept {
+        scene.tidy().await?;
+    }
     report.step();
     let tasks = (calls.len() * callers.batch) as u64;
     let latency = Percentiles::of(calls);
@@ -101,9 +103,7 @@ impl Producer {
     fn take_on(&self) -> bool {
         let batch = self.batch as u64;
         self.left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(batch)
-            })
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(batch))
             .is_ok()
     }
 }

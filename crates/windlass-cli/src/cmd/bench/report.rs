@@ -59,12 +59,7 @@ impl Report {
         if cfg!(debug_assertions) {
             eprintln!("warning: this is a debug build; measure with --release");
         }
-        Self {
-            output,
-            surroundings,
-            bar: ProgressBar::hidden(),
-            has_header: false,
-        }
+        Self { output, surroundings, bar: ProgressBar::hidden(), has_header: false }
     }
 
     /// Starts a bar, which is drawn on a terminal only.

@@ -121,10 +121,7 @@ impl Scene {
         let took = start.elapsed();
         let is_done = |outcome: &Applied| *outcome == Applied::Applied(State::Completed);
         if reply.outcomes.len() != tasks.len() || !reply.outcomes.iter().all(is_done) {
-            return Err(Error::new(
-                ErrorKind::Conflict,
-                "a completion was not taken",
-            ));
+            return Err(Error::new(ErrorKind::Conflict, "a completion was not taken"));
         }
         let next = reply.claim.transpose()?.map(|claim| claim.tasks);
         Ok((next.unwrap_or_default(), took))
@@ -137,10 +134,7 @@ impl Scene {
         loop {
             let params = ChangeParams {
                 target: Target::Matching {
-                    filter: Filter {
-                        queue: Some(self.maker.queue.clone()),
-                        ..Filter::default()
-                    },
+                    filter: Filter { queue: Some(self.maker.queue.clone()), ..Filter::default() },
                     limit: TIDY_PIECE,
                     cursor,
                 },
@@ -193,10 +187,7 @@ impl Scene {
 
 impl TaskMaker {
     pub(super) async fn make(&self, store: &dyn Store, count: usize) -> Result<Vec<NewTask>> {
-        let wanted = vec![Reservation {
-            queue: self.queue.clone(),
-            count,
-        }];
+        let wanted = vec![Reservation { queue: self.queue.clone(), count }];
         let ids = store.reserve(wanted).await?;
         let tasks = ids.into_iter().map(|id| NewTask {
             id,
@@ -220,10 +211,7 @@ pub(super) fn check_inserted(outcomes: &[Inserted]) -> Result<()> {
             Inserted::New => {}
             Inserted::Bad(error) => return Err(error.clone()),
             Inserted::Existing { .. } | Inserted::Conflict { .. } => {
-                return Err(Error::new(
-                    ErrorKind::Conflict,
-                    "a fresh task was there already",
-                ));
+                return Err(Error::new(ErrorKind::Conflict, "a fresh task was there already"));
             }
         }
     }
@@ -234,9 +222,7 @@ pub(super) fn check_inserted(outcomes: &[Inserted]) -> Result<()> {
 fn unique_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (pid, micros) = (std::process::id(), since_epoch.as_micros());
     format!("bench-{pid}-{micros}-{count}")
 }

@@ -45,12 +45,12 @@ pub(super) async fn run(
     report.step();
     let both = claim_with_apply(&mut scene, batch, effort).await?;
     report.step();
-    scene.tidy().await?;
+    if effort.is_store_kept {
+        scene.tidy().await?;
+    }
     report.step();
-    let seconds = [inserted, claimed, applied, both]
-        .iter()
-        .map(|measured| measured.took)
-        .sum::<Duration>();
+    let seconds =
+        [inserted, claimed, applied, both].iter().map(|measured| measured.took).sum::<Duration>();
     report.row(
         &[
             ("batch", grouped(batch as u64)),

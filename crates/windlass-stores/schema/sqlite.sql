@@ -1,0 +1,116 @@
+-- The schema of the SQLite store, version 1. Written by `cargo xtask schema`; do not edit.
+
+CREATE TABLE blob (
+  key  INTEGER PRIMARY KEY,
+  data BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE document (
+  class      TEXT NOT NULL,
+  key        TEXT NOT NULL,
+  version    INTEGER NOT NULL,
+  body       TEXT NOT NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (class, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE leader (
+  one    INTEGER PRIMARY KEY CHECK (one = 1),
+  holder TEXT,
+  until  INTEGER NOT NULL,
+  term   INTEGER NOT NULL                         -- the highest ever given or seen
+) STRICT;
+
+CREATE TABLE meta (
+  sequence INTEGER NOT NULL                       -- the last number, position or epoch given
+) STRICT;
+
+CREATE TABLE queue (
+  name      TEXT PRIMARY KEY,
+  is_paused INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tally (
+  queue       TEXT NOT NULL,
+  priority    INTEGER NOT NULL,
+  scheduled   INTEGER NOT NULL DEFAULT 0,
+  pending     INTEGER NOT NULL DEFAULT 0,
+  running     INTEGER NOT NULL DEFAULT 0,
+  retrying    INTEGER NOT NULL DEFAULT 0,
+  completed   INTEGER NOT NULL DEFAULT 0,
+  dead_letter INTEGER NOT NULL DEFAULT 0,
+  cancelled   INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (queue, priority)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE task (
+  number           INTEGER PRIMARY KEY,           -- grows with each submit; lists go down along it
+  id               BLOB NOT NULL,                 -- the UUID's 16 bytes
+  state            INTEGER NOT NULL,              -- 0 scheduled 1 pending 2 running 3 retrying 4 completed 5 dead_letter 6 cancelled
+  queue            TEXT NOT NULL,
+  priority         INTEGER NOT NULL,              -- 0 low … 3 critical
+  kind             TEXT NOT NULL,
+  position         INTEGER NOT NULL,              -- place in its lane; kept while it runs
+  pending_at       INTEGER NOT NULL,              -- all times: ms since 1970
+  attempts         INTEGER NOT NULL DEFAULT 0,
+  crashes          INTEGER NOT NULL DEFAULT 0,
+  max_retries      INTEGER NOT NULL,
+  max_crashes      INTEGER NOT NULL,
+  timeout_ms       INTEGER NOT NULL,
+  retention_ms     INTEGER NOT NULL,
+  created_at       INTEGER NOT NULL,
+  updated_at       INTEGER NOT NULL,
+  run_at           INTEGER,                       -- when it was last due later
+  claimed_at       INTEGER,
+  started_at       INTEGER,
+  finished_at      INTEGER,
+  expires_at       INTEGER,                       -- end of retention
+  epoch            INTEGER,                       -- the last claim
+  applied_epoch    INTEGER,                       -- the last claim whose end its worker reported
+  worker           INTEGER,                       -- worker.number of the last claim
+  cancel_requested INTEGER NOT NULL DEFAULT 0,
+  idempotency_key  TEXT,
+  unique_digest    BLOB,
+  unique_for_ms    INTEGER,                       -- NULL: until finished
+  large            INTEGER NOT NULL DEFAULT 0,    -- 1: payload in blob, 2: result in blob
+  extras           TEXT,                          -- JSON; NULL when empty
+  progress         TEXT,                          -- JSON
+  history          BLOB,                          -- JSON; NULL on the happy path
+  result           BLOB,
+  payload          BLOB
+) STRICT;
+
+CREATE TABLE unique_key (
+  digest BLOB PRIMARY KEY,
+  holder BLOB NOT NULL,                           -- task.id; a timed key may outlive its task
+  until  INTEGER                                  -- NULL: freed by the holder's exit
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE worker (
+  number      INTEGER PRIMARY KEY,
+  id          TEXT NOT NULL UNIQUE,
+  card        TEXT NOT NULL,                      -- JSON
+  run_order   TEXT NOT NULL,                      -- run, pause, drain
+  started_at  INTEGER NOT NULL,
+  beat_at     INTEGER NOT NULL,
+  lease_until INTEGER NOT NULL,
+  gone_at     INTEGER                             -- declared lost, or left
+) STRICT;
+
+CREATE INDEX task_due ON task (run_at, number) WHERE state IN (0, 3);
+
+CREATE INDEX task_expiring ON task (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE UNIQUE INDEX task_id ON task (id);
+
+CREATE INDEX task_pending ON task (queue, priority, (crashes >= 2), position) WHERE state = 1;
+
+CREATE INDEX task_rare ON task (state, number) WHERE state IN (0, 3, 5, 6);
+
+CREATE INDEX task_running ON task (worker) WHERE state = 2;
+
+CREATE INDEX unique_key_until ON unique_key (until) WHERE until IS NOT NULL;
+
+CREATE INDEX worker_alive ON worker (lease_until) WHERE gone_at IS NULL;
+
+CREATE INDEX worker_gone ON worker (gone_at) WHERE gone_at IS NOT NULL;
