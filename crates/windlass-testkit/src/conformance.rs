@@ -238,6 +238,7 @@ macro_rules! conformance {
                 retention_counts_from_the_end_and_not_from_the_submit,
                 what_expire_and_leave_cancelled_is_pruned_too,
                 prune_in_small_pieces_gets_to_the_end,
+                nothing_is_left_behind_by_tasks_that_are_gone,
             }
             lead {
                 only_one_leads_at_a_time,
