@@ -51,6 +51,7 @@ macro_rules! conformance {
                 a_prune_removes_only_completed_and_cancelled_tasks,
                 a_submit_due_later_is_scheduled_and_any_other_is_pending,
                 every_ending_takes_its_task_where_core_decides,
+                the_start_of_a_handler_is_told_from_how_long_it_took,
                 a_task_runs_one_time_more_than_its_retries,
             }
             claim {
@@ -237,6 +238,7 @@ macro_rules! conformance {
                 retention_counts_from_the_end_and_not_from_the_submit,
                 what_expire_and_leave_cancelled_is_pruned_too,
                 prune_in_small_pieces_gets_to_the_end,
+                nothing_is_left_behind_by_tasks_that_are_gone,
             }
             lead {
                 only_one_leads_at_a_time,
@@ -302,6 +304,7 @@ macro_rules! conformance {
                 a_walk_shows_each_task_once_while_others_come_and_go,
                 a_walk_shows_each_task_once_although_it_deletes_what_it_has_seen,
                 a_walk_by_state_shows_what_stays_in_it_while_others_leave_it,
+                a_walk_by_a_waiting_or_finished_state_shows_what_stays_in_it,
                 a_cursor_that_the_store_did_not_make_is_invalid,
             }
             documents {
@@ -317,6 +320,8 @@ macro_rules! conformance {
                 results_come_back_byte_for_byte,
                 the_largest_payload_and_result_come_back_byte_for_byte,
                 a_payload_survives_every_way_back_to_pending,
+                a_rerun_wipes_the_result_and_the_next_run_leaves_its_own,
+                a_large_request_is_recognised_under_its_idempotency_key,
                 an_error_text_comes_back_as_it_was_said,
                 an_error_text_over_its_limit_is_cut_and_not_refused,
                 a_get_brings_only_the_parts_asked_for_and_keeps_the_order,
@@ -337,6 +342,7 @@ macro_rules! conformance {
             presence {
                 a_worker_is_told_its_order_in_every_beat_until_it_changes,
                 an_order_to_an_unknown_worker_is_not_found,
+                an_order_to_a_worker_that_is_gone_is_not_found,
                 a_queue_cannot_be_told_to_drain,
                 a_queue_that_is_not_known_yet_is_made_by_an_order,
                 a_beat_tells_the_stores_time,

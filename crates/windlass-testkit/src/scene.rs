@@ -93,6 +93,11 @@ impl Scene {
         self.subject.spoil(task).await
     }
 
+    /// How many rows the store keeps for tasks, if one can look inside.
+    pub async fn rows_kept(&self) -> Option<u64> {
+        self.subject.rows_kept().await
+    }
+
     /// A number that no one in this scene has had before.
     pub fn serial(&self) -> u64 {
         self.serial.fetch_add(1, Ordering::Relaxed)

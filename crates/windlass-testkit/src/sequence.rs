@@ -15,6 +15,7 @@
 //!
 //! `WINDLASS_CASES=1000` runs more cases than the usual few, from a seed that is new each time.
 
+mod act;
 mod compare;
 mod side;
 mod step;

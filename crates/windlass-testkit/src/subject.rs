@@ -28,6 +28,10 @@ pub trait Subject: Send + Sync + 'static {
     /// Makes the stored record of a task unreadable, behind the store's back. False where nothing
     /// can spoil, since nothing is written down.
     async fn spoil(&self, task: &TaskId) -> bool;
+
+    /// How many rows or keys the store keeps for tasks: the tasks themselves, their unique keys,
+    /// large values. `None` where one cannot look inside.
+    async fn rows_kept(&self) -> Option<u64>;
 }
 
 /// The memory store as a subject; also the oracle that other stores are compared with.
@@ -65,5 +69,9 @@ impl Subject for MemorySubject {
 
     async fn spoil(&self, _task: &TaskId) -> bool {
         false
+    }
+
+    async fn rows_kept(&self) -> Option<u64> {
+        None
     }
 }

@@ -61,4 +61,11 @@ impl Subject for SqliteSubject {
         assert_eq!(changed, 1, "task {task} should be there to be spoiled");
         true
     }
+
+    async fn rows_kept(&self) -> Option<u64> {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        let text = "SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM unique_key)
+            + (SELECT count(*) FROM blob)";
+        Some(connection.query_row(text, [], |row| row.get(0)).unwrap())
+    }
 }

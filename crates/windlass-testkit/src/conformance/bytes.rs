@@ -1,7 +1,7 @@
 //! Bytes and texts come back as they were sent.
 
 use bytes::Bytes;
-use windlass_core::store::{GetParams, Parts};
+use windlass_core::store::{GetParams, Inserted, Parts};
 use windlass_core::{Ending, State};
 
 use crate::draft::draft;
@@ -63,21 +63,62 @@ pub async fn the_largest_payload_and_result_come_back_byte_for_byte(s: Scene) {
     assert!(record.result == Some(result), "the result as read");
 }
 
+/// Small and large: a store may keep the two in different places.
+fn small_and_large() -> [Bytes; 2] {
+    [Bytes::from_static(b"\0\xff keep"), Bytes::from(vec![0xa5; 70_000])]
+}
+
 pub async fn a_payload_survives_every_way_back_to_pending(s: Scene) {
-    let payload = Bytes::from_static(b"\0\xff keep");
-    let run = s.start(draft().payload(payload.clone())).await;
-    s.finish(&run, failed("boom")).await;
-    s.rerun(&run.id).await;
-    let again = s.take(&run.worker, &run.id).await;
-    assert_eq!(again.payload, payload, "after a retry");
-    s.lose_all_workers().await;
-    let worker = s.worker().await;
-    let again = s.take(&worker, &run.id).await;
-    assert_eq!(again.payload, payload, "after a crash");
-    s.finish(&again, Ending::Cancelled).await;
-    s.rerun(&run.id).await;
-    let again = s.take(&worker, &run.id).await;
-    assert_eq!(again.payload, payload, "after a rerun");
+    for payload in small_and_large() {
+        let run = s.start(draft().payload(payload.clone())).await;
+        s.finish(&run, failed("boom")).await;
+        s.rerun(&run.id).await;
+        let again = s.take(&run.worker, &run.id).await;
+        assert!(again.payload == payload, "after a retry");
+        s.lose_all_workers().await;
+        let worker = s.worker().await;
+        let again = s.take(&worker, &run.id).await;
+        assert!(again.payload == payload, "after a crash");
+        s.finish(&again, Ending::Cancelled).await;
+        s.rerun(&run.id).await;
+        let again = s.take(&worker, &run.id).await;
+        assert!(again.payload == payload, "after a rerun");
+        assert!(s.record(&run.id).await.payload == payload, "as read");
+        s.finish(&again, failed("out of the next one's way")).await;
+    }
+}
+
+pub async fn a_rerun_wipes_the_result_and_the_next_run_leaves_its_own(s: Scene) {
+    let [small, large] = small_and_large();
+    let run = s.start(draft().payload(large.clone())).await;
+    let mut again = run.clone();
+    for result in [Some(large.clone()), Some(small), None, Some(large.clone())] {
+        let ending = Ending::Completed { result: result.clone() };
+        s.finish_as(&again, ending, State::Completed).await;
+        assert!(s.record(&run.id).await.result == result, "as completed");
+        s.rerun(&run.id).await;
+        let record = s.record(&run.id).await;
+        assert!(record.result.is_none(), "it has not run yet");
+        assert!(record.payload == large, "the payload stays");
+        again = s.take(&run.worker, &run.id).await;
+    }
+}
+
+pub async fn a_large_request_is_recognised_under_its_idempotency_key(s: Scene) {
+    let [_, large] = small_and_large();
+    let mut other = large.to_vec();
+    other[69_999] = 0;
+    let sent = draft().idempotency("once");
+    let id = s.submit(sent.clone().payload(large.clone())).await;
+    for (payload, same) in [(large, true), (other.into(), false)] {
+        let (_, answer) = s.offer(sent.clone().payload(payload)).await;
+        match answer {
+            Inserted::Existing { id: first, is_same_request } => {
+                assert_eq!((first, is_same_request), (id.clone(), same));
+            }
+            answer => panic!("the first task should be returned, not {answer:?}"),
+        }
+    }
 }
 
 pub async fn an_error_text_comes_back_as_it_was_said(s: Scene) {

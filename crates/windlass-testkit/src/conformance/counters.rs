@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_core::store::{Action, Depth, Filter, Severity};
 use windlass_core::{Ending, Priority, State, When};
 
-use crate::draft::{RETENTION, draft};
+use crate::draft::{Draft, RETENTION, draft};
 use crate::scene::{HOUR, MS, SECOND, Scene, completed, discarded, failed, snoozed};
 
 /// Requires queue `main` to have so many tasks in one state, and no others.
@@ -38,47 +38,68 @@ pub async fn counters_follow_a_task_through_every_ending(s: Scene) {
 }
 
 pub async fn counters_follow_a_task_through_every_change(s: Scene) {
-    let id = s.submit(draft().after(HOUR)).await;
-    check(&s, State::Scheduled, 1, "after a submit for later").await;
+    for priority in priorities(&s) {
+        follow_changes(&s, draft().priority(priority)).await;
+    }
+}
+
+/// Priorities that the store can tell apart.
+fn priorities(s: &Scene) -> Vec<Priority> {
+    match s.capabilities().has_priorities {
+        true => Priority::DESCENDING.to_vec(),
+        false => vec![Priority::Normal],
+    }
+}
+
+async fn follow_changes(s: &Scene, draft: Draft) {
+    let id = s.submit(draft.after(HOUR)).await;
+    check(s, State::Scheduled, 1, "after a submit for later").await;
     s.rerun(&id).await;
-    check(&s, State::Pending, 1, "after run-now").await;
+    check(s, State::Pending, 1, "after run-now").await;
     s.reschedule(&id, When::After(SECOND)).await;
-    check(&s, State::Scheduled, 1, "after a reschedule").await;
+    check(s, State::Scheduled, 1, "after a reschedule").await;
     s.reschedule(&id, When::After(SECOND * 2)).await;
-    check(&s, State::Scheduled, 1, "after another").await;
+    check(s, State::Scheduled, 1, "after another").await;
     s.advance(SECOND * 2);
     s.promote().await;
-    check(&s, State::Pending, 1, "after a promote").await;
+    check(s, State::Pending, 1, "after a promote").await;
     s.cancel(&id).await;
-    check(&s, State::Cancelled, 1, "after a cancel").await;
+    check(s, State::Cancelled, 1, "after a cancel").await;
     s.cancel(&id).await;
-    check(&s, State::Cancelled, 1, "after a refused cancel").await;
+    check(s, State::Cancelled, 1, "after a refused cancel").await;
     s.rerun(&id).await;
-    check(&s, State::Pending, 1, "after a rerun").await;
+    check(s, State::Pending, 1, "after a rerun").await;
     s.cancel(&id).await;
     s.advance(RETENTION);
     s.prune().await;
-    check(&s, State::Cancelled, 0, "after a prune").await;
+    check(s, State::Cancelled, 0, "after a prune").await;
 }
 
 pub async fn counters_follow_a_task_through_crash_leave_and_held(s: Scene) {
-    let run = s.start(draft()).await;
+    for priority in priorities(&s) {
+        follow_losses(&s, draft().priority(priority)).await;
+    }
+}
+
+async fn follow_losses(s: &Scene, draft: Draft) {
+    let run = s.start(draft).await;
     s.lose_all_workers().await;
-    check(&s, State::Pending, 1, "after a crash").await;
+    check(s, State::Pending, 1, "after a crash").await;
     let worker = s.worker().await;
     s.take(&worker, &run.id).await;
     s.leave(&worker).await;
-    check(&s, State::Pending, 1, "after a leave").await;
+    check(s, State::Pending, 1, "after a leave").await;
     let worker = s.worker().await;
     s.take(&worker, &run.id).await;
     s.advance(MS * 2);
     s.beat_holding(&worker, vec![], MS).await;
-    check(&s, State::Pending, 1, "after a give-back").await;
+    check(s, State::Pending, 1, "after a give-back").await;
     s.take(&worker, &run.id).await;
     s.cancel(&run.id).await;
-    check(&s, State::Running, 1, "while the cancel is requested").await;
+    check(s, State::Running, 1, "while the cancel is requested").await;
     s.lose_all_workers().await;
-    check(&s, State::Cancelled, 1, "after a crash under a cancel").await;
+    check(s, State::Cancelled, 1, "after a crash under a cancel").await;
+    s.delete(&run.id).await;
 }
 
 pub async fn counters_do_not_follow_what_was_refused(s: Scene) {

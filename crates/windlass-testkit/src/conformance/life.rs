@@ -276,6 +276,16 @@ pub async fn every_ending_takes_its_task_where_core_decides(s: Scene) {
     }
 }
 
+pub async fn the_start_of_a_handler_is_told_from_how_long_it_took(s: Scene) {
+    let run = s.start(draft()).await;
+    assert_eq!(s.record(&run.id).await.started_at, None, "not told yet");
+    s.advance(SECOND * 5);
+    let transition = s.transition(&run, completed()).took(SECOND * 3);
+    s.apply(&run.worker, vec![transition]).await;
+    let started_at = s.record(&run.id).await.started_at;
+    assert_eq!(started_at, Some(s.now().await.before(SECOND * 3)));
+}
+
 pub async fn a_task_runs_one_time_more_than_its_retries(s: Scene) {
     let run = s.start(draft().max_retries(2)).await;
     s.finish_as(&run, failed("1"), State::Retrying).await;

@@ -161,6 +161,29 @@ pub async fn a_walk_by_state_shows_what_stays_in_it_while_others_leave_it(s: Sce
     .await;
 }
 
+pub async fn a_walk_by_a_waiting_or_finished_state_shows_what_stays_in_it(s: Scene) {
+    for state in [State::Scheduled, State::DeadLetter, State::Cancelled] {
+        let mut lasting = BTreeSet::new();
+        let mut leaving = Vec::new();
+        for number in 0..14 {
+            let id = s.bring(draft().queue(state.as_str()), state).await;
+            match number % 3 {
+                0 => leaving.push(id),
+                _ => drop(lasting.insert(id)),
+            }
+        }
+        let filter =
+            Filter { states: vec![state], queue: Some(queue(state.as_str())), ..Filter::default() };
+        let mut leaving = leaving.into_iter();
+        check_walk(&s, filter, &lasting, async |s, _| {
+            for id in leaving.by_ref().take(1) {
+                s.rerun(&id).await;
+            }
+        })
+        .await;
+    }
+}
+
 /// Follows the cursors to the end, disturbing the list after each page; every lasting task must
 /// come exactly once, and nothing twice.
 async fn check_walk(

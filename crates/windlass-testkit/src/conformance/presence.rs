@@ -37,6 +37,18 @@ pub async fn an_order_to_an_unknown_worker_is_not_found(s: Scene) {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
 }
 
+pub async fn an_order_to_a_worker_that_is_gone_is_not_found(s: Scene) {
+    let left = s.worker().await;
+    let lost = s.worker().await;
+    s.leave(&left).await;
+    s.lose_all_workers().await;
+    for worker in [left, lost] {
+        let order = Order::Worker { worker, order: RunOrder::Pause };
+        let error = s.store.order(order).await.expect_err("it is gone");
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
+    }
+}
+
 pub async fn a_queue_cannot_be_told_to_drain(s: Scene) {
     let order = Order::Queue { queue: queue("main"), order: RunOrder::Drain };
     let error = s.store.order(order).await.expect_err("only workers drain");

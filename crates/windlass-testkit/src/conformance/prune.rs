@@ -3,7 +3,7 @@
 use windlass_core::store::{Duty, Filter};
 use windlass_core::{Ending, State};
 
-use crate::draft::{RETENTION, draft};
+use crate::draft::{RETENTION, draft, held_for};
 use crate::scene::{HOUR, LEASE, MS, SECOND, Scene, completed};
 
 pub async fn a_finished_record_is_kept_its_retention_and_not_less(s: Scene) {
@@ -110,4 +110,37 @@ pub async fn prune_in_small_pieces_gets_to_the_end(s: Scene) {
     }
     assert_eq!(done, 5, "records removed in all");
     s.expect(&kept, State::Pending, "it is not finished").await;
+}
+
+/// A key or large value that outlives its task is a leak, also where nobody trips over it.
+pub async fn nothing_is_left_behind_by_tasks_that_are_gone(s: Scene) {
+    let large = vec![7; 70_000];
+    for is_pruned in [true, false] {
+        for state in [State::Completed, State::Cancelled] {
+            let draft = draft()
+                .idempotency("once")
+                .unique(held_for("key", HOUR * 2))
+                .payload(large.clone());
+            let id = match state {
+                State::Completed => {
+                    let run = s.start(draft).await;
+                    let result = Some(large.clone().into());
+                    s.finish_as(&run, Ending::Completed { result }, state).await;
+                    run.id.clone()
+                }
+                _ => s.bring(draft, state).await,
+            };
+            assert_ne!(s.rows_kept().await, Some(0), "the task is there");
+            if is_pruned {
+                s.advance(RETENTION);
+                s.prune().await;
+                s.advance(HOUR * 2);
+                s.tend().await;
+            } else {
+                s.delete(&id).await;
+            }
+            let left = s.rows_kept().await.unwrap_or(0);
+            assert_eq!(left, 0, "rows left by a {state} task, pruned: {is_pruned}");
+        }
+    }
 }

@@ -144,7 +144,7 @@ pub(super) struct Narrow {
 
 /// A whole sequence.
 pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
-    vec(step(), 10..70)
+    vec(step(), 1..80)
 }
 
 fn step() -> impl Strategy<Value = Step> {
