@@ -39,6 +39,8 @@ impl Processor {
         let mut fit = station.identity.watch();
         let mut order = station.order.subscribe();
         let mut wake = None;
+        let mut tick = tokio::time::interval(UNSTARTED_MAX / 4);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !station.stopping.is_cancelled() {
             self.start_waiting();
             if station.intake.dry().is_none() && self.claim().await {
@@ -58,7 +60,12 @@ impl Processor {
             };
             tokio::select! {
                 () = station.stopping.cancelled() => {}
-                () = station.slots.freed() => {}
+                () = station.slots.freed() => {
+                    // Nothing rings for a suspect that a claim had to leave behind.
+                    if station.slots.take_suspect_ended() {
+                        station.intake.refresh();
+                    }
+                }
                 () = station.intake.changed() => {}
                 () = woken => {
                     wake = None;
@@ -66,7 +73,7 @@ impl Processor {
                 }
                 _ = fit.changed() => station.intake.refresh(),
                 _ = order.changed() => station.intake.refresh(),
-                () = tokio::time::sleep(UNSTARTED_MAX) => self.give_back_unstarted(UNSTARTED_MAX),
+                _ = tick.tick() => self.give_back_unstarted(UNSTARTED_MAX),
             }
         }
         self.give_back_unstarted(Duration::ZERO);

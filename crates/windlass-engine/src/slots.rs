@@ -26,6 +26,8 @@ struct Inner {
 struct State {
     taken: usize,
     suspects: usize,
+    /// A suspect has ended since this was last asked.
+    has_suspect_ended: bool,
     /// When runs ended lately, in order.
     ended: VecDeque<Instant>,
 }
@@ -67,6 +69,11 @@ impl Slots {
         1_usize.saturating_sub(self.0.state.lock().suspects)
     }
 
+    /// True once after a suspect has ended: another that was left in the store may be claimed.
+    pub(crate) fn take_suspect_ended(&self) -> bool {
+        std::mem::take(&mut self.0.state.lock().has_suspect_ended)
+    }
+
     pub(crate) fn total(&self) -> usize {
         self.0.total
     }
@@ -100,6 +107,7 @@ impl Drop for Slot {
         let mut state = self.slots.0.state.lock();
         state.taken -= 1;
         state.suspects -= usize::from(self.is_suspect);
+        state.has_suspect_ended |= self.is_suspect;
         let now = Instant::now();
         state.ended.push_back(now);
         state.forget_before(now.checked_sub(RECENT));

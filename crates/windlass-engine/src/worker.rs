@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use windlass_core::store::PrioritySet;
+use windlass_core::store::{PrioritySet, RunOrder};
 use windlass_core::{Clock, Error, Priority, QueueName, Result, SystemClock};
 
 use crate::client::Client;
@@ -40,6 +40,7 @@ pub struct WorkerBuilder<S> {
 #[must_use = "a worker that is dropped stops without finishing its tasks"]
 pub struct Worker {
     stop: CancellationToken,
+    drained: CancellationToken,
     ended: tokio::task::JoinHandle<Result<()>>,
     health: watch::Receiver<Health>,
 }
@@ -131,6 +132,15 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// For tests that drive time by hand: tells the wall time by this clock, and beats on the
+    /// caller's runtime, whose time can be paused.
+    #[doc(hidden)]
+    pub fn driven_by(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.wall = clock;
+        self.has_own_thread = false;
+        self
+    }
+
     /// Works until SIGTERM or SIGINT, then finishes what runs and ends. A second signal ends at once.
     pub async fn run(self) -> Result<()> {
         let (first, second) = (Signals::new()?, Signals::new()?);
@@ -146,7 +156,10 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// Works until the future ends, then finishes what runs and ends.
     pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
         let worker = self.start().await?;
-        end.await;
+        tokio::select! {
+            () = end => {}
+            () = worker.drained.cancelled() => tracing::info!("told to drain"),
+        }
         worker.stop().await
     }
 
@@ -164,14 +177,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             }
         };
         registered.await;
-        let stop = CancellationToken::new();
+        let (stop, drained) = (CancellationToken::new(), CancellationToken::new());
         let (health, told) = watch::channel(Health {
             is_reachable: true,
             lag: Duration::ZERO,
             silent_for: Duration::ZERO,
         });
-        let ended = tokio::spawn(work(station, heartbeater, health, stop.clone()));
-        Ok(Worker { stop, ended, health: told })
+        let ended = tokio::spawn(work(station, heartbeater, health, stop.clone(), drained.clone()));
+        Ok(Worker { stop, drained, ended, health: told })
     }
 
     fn into_parts(mut self) -> Result<(Client, Settings, Registry)> {
@@ -228,6 +241,7 @@ async fn work(
     heartbeater: Heartbeater,
     health: watch::Sender<Health>,
     stop: CancellationToken,
+    drained: CancellationToken,
 ) -> Result<()> {
     let (ended, endings) = mpsc::unbounded_channel();
     let syncer = syncer::start(Arc::clone(&station), endings);
@@ -236,7 +250,11 @@ async fn work(
     let leader = leader::start(Arc::clone(&station), rest.clone());
     let healthchecker = healthchecker::start(Arc::clone(&station), health, rest.clone());
 
-    stop.cancelled().await;
+    let mut order = station.order.subscribe();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        _ = order.wait_for(|order| *order == RunOrder::Drain) => drained.cancel(),
+    }
     tracing::info!(running = station.leases.count(), "stopping: no more claims");
     station.stopping.cancel();
     let join = |role: &'static str, outcome: std::result::Result<(), tokio::task::JoinError>| {
