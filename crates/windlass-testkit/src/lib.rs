@@ -1,1 +1,22 @@
 //! The tests that every store must pass, and what they need.
+//!
+//! - [`Subject`]: how a test gets at a store, moves its clock, opens it a second time.
+//! - [`scene`]: one helper for each thing that clients, workers, leaders and operators do.
+//! - [`conformance`]: the rules of `windlass_core::store`, one test each;
+//!   `windlass_testkit::conformance!(MySubject);` asks a store for all of them.
+//! - [`sequence`]: random sequences of calls in which a store must agree with the memory store;
+//!   `windlass_testkit::sequences!(MySubject);`.
+//!
+//! Time is shifted, never slept; nothing is mocked.
+
+#![expect(clippy::unwrap_used, reason = "a test kit says what it expected by panicking")]
+
+pub mod conformance;
+pub mod draft;
+pub mod scene;
+pub mod sequence;
+pub mod subject;
+
+pub use draft::Draft;
+pub use scene::{Run, Scene, check};
+pub use subject::{MemorySubject, Subject};

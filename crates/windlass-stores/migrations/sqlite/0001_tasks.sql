@@ -39,14 +39,16 @@ CREATE TABLE task (
 
 CREATE UNIQUE INDEX task_id ON task (id);
 
+-- No condition below says IN: SQLite would build the list anew for each row it changes (a fifth of
+-- the time of a life cycle).
 -- Claiming walks this from the left; suspects stand in a lane of their own.
 CREATE INDEX task_pending ON task (queue, priority, (crashes >= 2), position) WHERE state = 1;
-CREATE INDEX task_due ON task (run_at, number) WHERE state IN (0, 3);
+CREATE INDEX task_due ON task (run_at, number) WHERE state = 0 OR state = 3;
 CREATE INDEX task_running ON task (worker) WHERE state = 2;
 CREATE INDEX task_expiring ON task (expires_at) WHERE expires_at IS NOT NULL;
 
 -- For lists of states that are rare among many finished tasks; the happy path never touches it.
-CREATE INDEX task_rare ON task (state, number) WHERE state IN (0, 3, 5, 6);
+CREATE INDEX task_rare ON task (state, number) WHERE state = 0 OR state = 3 OR state = 5 OR state = 6;
 
 -- Payloads (2 × number) and results (2 × number + 1) over 1 KiB: a change of state rewrites its row,
 -- and must not rewrite them.

@@ -8,7 +8,7 @@ SELECT t.number, t.id, t.state, t.queue, t.priority, t.kind, t.attempts, t.crash
   t.extras, t.progress, w.id
 FROM task AS t INDEXED BY task_rare
 LEFT JOIN worker AS w ON w.number = t.worker
-WHERE t.state IN (0, 3, 5, 6)
+WHERE (t.state = 0 OR t.state = 3 OR t.state = 5 OR t.state = 6)
   AND t.state = ?11
   AND t.number < ?1
   AND (t.expires_at IS NULL OR t.expires_at > ?2)

@@ -71,7 +71,7 @@ impl Tx<'_> {
     ) -> Result<Vec<Claimed>> {
         let mut tasks = Vec::new();
         // More than once only after a row that could not be read.
-        while tasks.len() < most {
+        while tasks.len() < most && self.has_pending(quota, priority, is_suspect)? {
             let wanted = most - tasks.len();
             let (found, are_all_fit) =
                 self.take_rows(claimant, quota, priority, is_suspect, wanted)?;
@@ -121,6 +121,11 @@ impl Tx<'_> {
             tasks.push(taken.task);
         }
         Ok((tasks, are_all_fit))
+    }
+
+    fn has_pending(&self, quota: &Quota, priority: Priority, is_suspect: bool) -> Result<bool> {
+        let params = (quota.queue.as_str(), priority.as_number(), is_suspect);
+        Ok(self.one(sql::CLAIM_PROBE, params, |_| Ok(()))?.is_some())
     }
 
     /// A record that cannot be read goes to the dead letters, where a person will find it: it must

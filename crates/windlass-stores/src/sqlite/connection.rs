@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
-use windlass_core::{Error, ErrorKind, Result};
+use windlass_core::{Error, ErrorKind, Reason, Result};
 
 use super::SqliteOptions;
 use super::error::{During, is_busy};
@@ -39,6 +39,11 @@ pub(super) fn open_writer(options: &SqliteOptions) -> Result<Connection> {
     };
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     connection.busy_timeout(Duration::ZERO).during("set up")?;
+    // SQLite opens a file that it may not write as read-only, without a word.
+    if connection.is_readonly(rusqlite::MAIN_DB).during("set up")? {
+        let text = "the file of the sqlite store cannot be written";
+        return Err(Error::new(ErrorKind::Unavailable, text).reason_is(Reason::ReadOnly));
+    }
     let synchronous = if options.is_durable { "FULL" } else { "NORMAL" };
     let set = |name: &str, value: &dyn rusqlite::ToSql| {
         while_busy(|| connection.pragma_update(None, name, value)).during("set up")

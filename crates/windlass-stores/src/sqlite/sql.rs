@@ -17,6 +17,7 @@ statements! {
     BLOB_PUT = "blob_put";
     CANCEL_REQUEST = "cancel_request";
     CLAIM = "claim";
+    CLAIM_PROBE = "claim_probe";
     COMPLETE = "complete";
     EXPIRE_NEXT = "expire_next";
     EXPIRE_ORPHANS = "expire_orphans";
@@ -113,6 +114,7 @@ mod tests {
         let connection = migrated();
         for (text, index) in [
             (CLAIM, "task_pending"),
+            (CLAIM_PROBE, "task_pending"),
             (QUEUE_OLDEST, "task_pending"),
             (PROMOTE, "task_due"),
             (PROMOTE_NEXT, "task_due"),

@@ -1,0 +1,17 @@
+//! Compares every store of this crate with the memory store in random sequences.
+
+mod subjects;
+
+/// The memory store against itself: the sequences themselves must be sound.
+mod memory {
+    use windlass_testkit::MemorySubject;
+
+    windlass_testkit::sequences!(MemorySubject);
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use crate::subjects::SqliteSubject;
+
+    windlass_testkit::sequences!(SqliteSubject);
+}

@@ -1,0 +1,228 @@
+//! One bad item hurts only itself: in a batch, in a claim, in a sweep.
+
+use std::time::Duration;
+
+use windlass_core::store::{Applied, ApplyParams, Filter, Inserted, Refusal, Reservation};
+use windlass_core::{ErrorKind, Kind, QueueName, Reason, State, TaskId};
+
+use crate::draft::{Draft, RETENTION, draft, queue};
+use crate::scene::{HOUR, SECOND, Scene, claim_of, completed, failed};
+
+/// Drafts that no store may take.
+fn bad_drafts(s: &Scene) -> Vec<Draft> {
+    let most = s.store.profile().limits.payload_bytes_max;
+    vec![
+        draft().payload(vec![0; most + 1]),
+        draft().but(|task| task.queue = QueueName::stored("{bad}")),
+        draft().but(|task| task.kind = Kind::stored("")),
+        draft().idempotency("with \n control"),
+        draft().unique(crate::draft::until_finished("")),
+        draft().but(|task| task.spec.timeout = Duration::ZERO),
+        draft().max_retries(u32::MAX),
+    ]
+}
+
+pub async fn a_bad_item_of_an_insert_hurts_only_itself(s: Scene) {
+    for (number, bad) in bad_drafts(&s).into_iter().enumerate() {
+        let name = format!("good-{number}");
+        let mut batch = vec![s.make(draft().queue(&name)).await];
+        let id = batch[0].id.clone();
+        let bad_id = s.make(draft()).await.id;
+        batch.push(bad.with_id(bad_id.clone()));
+        batch.push(s.make(draft().queue(&name)).await);
+        let answers = s.insert(batch).await;
+        assert!(answers[0].is_new() && answers[2].is_new(), "{answers:?}");
+        match &answers[1] {
+            Inserted::Bad(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}"),
+            other => panic!("bad item {number} was answered {other:?}"),
+        }
+        s.expect(&id, State::Pending, "a good neighbour").await;
+        s.expect_gone(&bad_id, "it was refused").await;
+        assert_eq!(s.count(&name, State::Pending).await, 2);
+    }
+}
+
+pub async fn a_payload_over_the_limit_is_refused_as_too_large(s: Scene) {
+    let most = s.store.profile().limits.payload_bytes_max;
+    let (_, answer) = s.offer(draft().payload(vec![0; most + 1])).await;
+    match answer {
+        Inserted::Bad(error) => assert_eq!(error.reason(), Reason::TooLarge, "{error:?}"),
+        other => panic!("{} bytes were answered {other:?}", most + 1),
+    }
+}
+
+pub async fn a_refused_item_of_an_apply_hurts_only_itself(s: Scene) {
+    let worker = s.worker().await;
+    s.submit_many(4).await;
+    let tasks = s.claim(&worker, 4).await;
+    let mut batch: Vec<_> = tasks.iter().map(|t| s.transition(t, completed())).collect();
+    batch[1].lease.task = TaskId::new("nobody");
+    batch[2].lease.epoch.0 += 1;
+    let outcomes = s.apply(&worker, batch).await;
+    let expected = [
+        Applied::Applied(State::Completed),
+        Applied::Refused(Refusal::Gone),
+        Applied::Refused(Refusal::LeaseLost),
+        Applied::Applied(State::Completed),
+    ];
+    assert_eq!(outcomes, expected, "each in its place");
+    assert_eq!(s.count("main", State::Running).await, 2);
+}
+
+pub async fn empty_batches_are_no_error(s: Scene) {
+    let worker = s.worker().await;
+    assert_eq!(s.insert(vec![]).await.len(), 0);
+    assert_eq!(s.apply(&worker, vec![]).await, []);
+    assert_eq!(s.store.reserve(vec![]).await.unwrap(), []);
+}
+
+pub async fn a_large_batch_is_taken_whole(s: Scene) {
+    let ids = s.submit_many(1_500).await;
+    let worker = s.worker().await;
+    let tasks = s.claim(&worker, 2_000).await;
+    assert_eq!(tasks.len(), ids.len());
+    let batch = tasks.iter().map(|task| s.transition(task, completed()));
+    let outcomes = s.apply(&worker, batch.collect()).await;
+    let all = outcomes.iter().all(|o| *o == Applied::Applied(State::Completed));
+    assert!(all, "each is applied");
+    assert_eq!(s.count("main", State::Completed).await, 1_500);
+}
+
+pub async fn reserved_ids_come_in_the_number_asked_for_and_never_twice(s: Scene) {
+    let wish = |name, count| Reservation { queue: queue(name), count };
+    let mut ids = Vec::new();
+    for scene in [s.clone(), s.elsewhere().await] {
+        let wanted = vec![wish("a", 3), wish("b", 0), wish("c", 2_000)];
+        let reserved = scene.store.reserve(wanted).await.unwrap();
+        assert_eq!(reserved.len(), 2_003);
+        ids.extend(reserved);
+    }
+    let count = ids.len();
+    assert!(ids.iter().all(|id| (1..=255).contains(&id.as_str().len())));
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "an id came twice");
+}
+
+pub async fn an_apply_claims_the_next_tasks_in_the_same_trip(s: Scene) {
+    let run = s.start(draft()).await;
+    let next = s.submit_many(3).await;
+    let params = ApplyParams {
+        worker: run.worker.clone(),
+        transitions: vec![s.transition(&run, completed())],
+        then_claim: Some(claim_of(&run.worker, 2)),
+    };
+    let reply = s.store.apply(params).await.unwrap();
+    assert_eq!(reply.outcomes, [Applied::Applied(State::Completed)]);
+    let claim = reply.claim.expect("a claim was asked for").unwrap();
+    let given: Vec<_> = claim.tasks.iter().map(|task| task.id.clone()).collect();
+    assert_eq!(given, next[..2]);
+    assert_eq!(claim.tasks[0].attempts, 1);
+    s.expect(&next[0], State::Running, "it was claimed").await;
+    s.expect(&next[2], State::Pending, "two were asked for").await;
+}
+
+pub async fn a_claim_behind_an_apply_sees_what_the_apply_released(s: Scene) {
+    let run = s.start(draft()).await;
+    let params = ApplyParams {
+        worker: run.worker.clone(),
+        transitions: vec![s.transition(&run, windlass_core::Ending::Released)],
+        then_claim: Some(claim_of(&run.worker, 2)),
+    };
+    let reply = s.store.apply(params).await.unwrap();
+    let claim = reply.claim.expect("a claim was asked for").unwrap();
+    let given: Vec<_> = claim.tasks.iter().map(|task| &task.id).collect();
+    assert_eq!(given, [&run.id]);
+    assert!(claim.tasks[0].epoch > run.epoch);
+}
+
+pub async fn a_claim_that_fails_behind_an_apply_does_not_undo_it(s: Scene) {
+    let run = s.start(draft()).await;
+    s.submit(draft()).await;
+    let params = ApplyParams {
+        worker: run.worker.clone(),
+        transitions: vec![s.transition(&run, completed())],
+        then_claim: Some(claim_of(&s.new_worker_id(), 2)),
+    };
+    let reply = s.store.apply(params).await.unwrap();
+    assert_eq!(reply.outcomes, [Applied::Applied(State::Completed)]);
+    let refused = reply.claim.expect("a claim was asked for");
+    let error = refused.expect_err("nobody knows that worker");
+    assert!(error.is_lease_lost(), "{error:?}");
+    s.expect(&run.id, State::Completed, "it was applied").await;
+}
+
+/// A queue of three tasks whose middle one cannot be read; none where nothing can spoil.
+async fn spoiled(s: &Scene, draft: Draft) -> Option<[TaskId; 3]> {
+    let ids = s.submit_all(vec![draft; 3]).await;
+    let is_spoiled = s.spoil(&ids[1]).await;
+    is_spoiled.then(|| ids.try_into().unwrap())
+}
+
+pub async fn an_unreadable_record_does_not_stop_a_claim(s: Scene) {
+    let Some([first, _, last]) = spoiled(&s, draft()).await else {
+        return;
+    };
+    let worker = s.worker().await;
+    let mut given = s.claim_ids(&worker, 9).await;
+    given.extend(s.claim_ids(&worker, 9).await);
+    for id in [first, last] {
+        assert!(given.contains(&id), "{id} is missing from {given:?}");
+    }
+}
+
+pub async fn an_unreadable_record_does_not_stop_a_promote(s: Scene) {
+    let Some([first, _, last]) = spoiled(&s, draft().after(SECOND)).await else {
+        return;
+    };
+    s.advance(HOUR);
+    s.promote().await;
+    for id in [first, last] {
+        s.expect(&id, State::Pending, "its time has come").await;
+    }
+}
+
+pub async fn an_unreadable_record_does_not_stop_an_expire(s: Scene) {
+    let worker = s.worker().await;
+    let ids = s.submit_many(3).await;
+    s.claim(&worker, 3).await;
+    if !s.spoil(&ids[1]).await {
+        return;
+    }
+    s.lose_all_workers().await;
+    for id in [&ids[0], &ids[2]] {
+        s.expect(id, State::Pending, "its worker was lost").await;
+    }
+}
+
+pub async fn an_unreadable_record_does_not_stop_a_prune(s: Scene) {
+    let worker = s.worker().await;
+    let ids = s.submit_many(3).await;
+    for task in s.claim(&worker, 3).await {
+        let transition = s.transition(&task, completed());
+        s.apply(&worker, vec![transition]).await;
+    }
+    if !s.spoil(&ids[1]).await {
+        return;
+    }
+    s.advance(RETENTION);
+    s.prune().await;
+    assert!(s.count("main", State::Completed).await <= 1, "others are pruned");
+}
+
+pub async fn an_unreadable_record_does_not_stop_an_apply_or_a_list(s: Scene) {
+    let worker = s.worker().await;
+    let ids = s.submit_many(3).await;
+    let tasks = s.claim(&worker, 3).await;
+    if !s.spoil(&ids[1]).await {
+        return;
+    }
+    let batch = [&tasks[0], &tasks[2]].map(|task| s.transition(task, failed("boom")));
+    let outcomes = s.apply(&worker, batch.into()).await;
+    assert_eq!(outcomes, [Applied::Applied(State::Retrying); 2]);
+    let listed: Vec<_> = s.list(Filter::default()).await;
+    for id in [&ids[0], &ids[2]] {
+        let seen = listed.iter().any(|record| record.id == *id);
+        assert!(seen, "the list leaves out {id}");
+    }
+}

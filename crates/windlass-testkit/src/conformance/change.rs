@@ -1,0 +1,263 @@
+//! Rerun, reschedule and delete, by id and by filter.
+
+use std::time::Duration;
+
+use windlass_core::store::{Action, Applied, ChangeParams, Changed, Filter, Target};
+use windlass_core::{State, TaskId, When};
+
+use crate::draft::{RETENTION, draft, queue};
+use crate::scene::{HOUR, MS, SECOND, Scene, completed, discarded, failed};
+
+const PENDING: Changed = Changed::Done(Some(State::Pending));
+const SCHEDULED: Changed = Changed::Done(Some(State::Scheduled));
+const GONE: Changed = Changed::Done(None);
+
+/// A filter for one queue.
+fn of_queue(name: &str) -> Filter {
+    Filter { queue: Some(queue(name)), ..Filter::default() }
+}
+
+pub async fn a_rerun_of_a_finished_task_starts_its_counters_again(s: Scene) {
+    for state in State::TERMINAL {
+        let name = format!("again-{state}");
+        let id = s.submit(draft().queue(&name).max_retries(1)).await;
+        let worker = s.worker().await;
+        s.take(&worker, &id).await;
+        s.lose_all_workers().await;
+        let worker = s.worker().await;
+        let run = s.take(&worker, &id).await;
+        match state {
+            State::Completed => s.finish_as(&run, completed(), state).await,
+            State::DeadLetter => s.finish_as(&run, discarded("no use"), state).await,
+            _ => {
+                s.finish(&run, failed("boom")).await;
+                s.cancel(&id).await;
+            }
+        }
+        let before = s.record(&id).await;
+        let counted = (before.state, before.attempts, before.crashes);
+        assert_eq!(counted, (state, 1, 1));
+        assert_eq!(s.rerun(&id).await, PENDING, "{state}");
+        let record = s.record(&id).await;
+        let counted = (record.state, record.attempts, record.crashes);
+        assert_eq!(counted, (State::Pending, 0, 0), "after a rerun of {state}");
+        assert_eq!(record.finished_at, None, "it is not finished any more");
+        let again = s.take(&worker, &id).await;
+        assert_eq!((again.attempts, again.crashes), (1, 0));
+        assert!(again.epoch > run.epoch, "epochs go on growing");
+        s.finish_as(&again, failed("has a retry again"), State::Retrying).await;
+    }
+}
+
+pub async fn a_rerun_of_a_waiting_task_runs_it_now_and_keeps_its_counters(s: Scene) {
+    let worker = s.worker().await;
+    let scheduled = s.submit(draft().queue("scheduled").after(HOUR)).await;
+    let crashed = s.start(draft().queue("retrying")).await;
+    s.lose_all_workers().await;
+    let heir = s.worker().await;
+    let run = s.take(&heir, &crashed.id).await;
+    s.finish_as(&run, failed("boom"), State::Retrying).await;
+    for (id, counters) in [(&scheduled, (0, 0)), (&run.id, (1, 1))] {
+        assert_eq!(s.rerun(id).await, PENDING);
+        let record = s.record(id).await;
+        assert_eq!((record.attempts, record.crashes), counters, "{record:#?}");
+        let again = s.take(&heir, id).await;
+        assert_eq!((again.attempts, again.crashes), (counters.0 + 1, counters.1));
+    }
+    s.leave(&worker).await;
+}
+
+pub async fn a_rerun_task_is_kept_its_whole_retention_again(s: Scene) {
+    let id = s.bring(draft(), State::Completed).await;
+    s.advance(RETENTION - MS);
+    s.rerun(&id).await;
+    s.advance(RETENTION * 2);
+    s.prune().await;
+    s.expect(&id, State::Pending, "it is not finished").await;
+    let worker = s.worker().await;
+    let run = s.take(&worker, &id).await;
+    s.finish_as(&run, completed(), State::Completed).await;
+    s.advance(RETENTION - MS);
+    s.prune().await;
+    s.expect(&id, State::Completed, "kept from its new end on").await;
+}
+
+pub async fn a_reschedule_moves_a_waiting_task_to_its_new_time(s: Scene) {
+    for state in State::WAITING {
+        let id = s.bring(draft().queue(&format!("{state}")), state).await;
+        let before = s.record(&id).await;
+        let at = s.now().await.after(SECOND * 30);
+        assert_eq!(s.reschedule(&id, When::At(at)).await, SCHEDULED, "{state}");
+        let record = s.record(&id).await;
+        assert_eq!((record.state, record.run_at), (State::Scheduled, Some(at)));
+        assert_eq!(record.attempts, before.attempts, "counters stay");
+        s.advance(SECOND * 30 - MS);
+        s.promote().await;
+        s.expect(&id, State::Scheduled, "its new time comes later").await;
+        s.advance(s.capabilities().schedule_resolution.max(MS));
+        s.promote().await;
+        s.expect(&id, State::Pending, "its new time has come").await;
+    }
+}
+
+pub async fn a_reschedule_to_the_past_is_due_at_once(s: Scene) {
+    let past = s.now().await.before(HOUR);
+    for (number, when) in
+        [When::At(past), When::Now, When::After(Duration::ZERO)].into_iter().enumerate()
+    {
+        let id = s.submit(draft().queue(&format!("past-{number}")).after(HOUR)).await;
+        assert_eq!(s.reschedule(&id, when).await, SCHEDULED, "{when:?}");
+        s.promote().await;
+        s.expect(&id, State::Pending, &format!("due at once: {when:?}")).await;
+    }
+}
+
+pub async fn a_rescheduled_pending_task_is_not_given_out(s: Scene) {
+    let id = s.submit(draft()).await;
+    s.reschedule(&id, When::After(HOUR)).await;
+    let worker = s.worker().await;
+    assert_eq!(s.claim(&worker, 9).await, []);
+}
+
+pub async fn a_deleted_task_is_gone_from_every_read_and_count(s: Scene) {
+    for state in State::ALL {
+        if state == State::Running {
+            continue;
+        }
+        let name = format!("gone-{state}");
+        let id = s.bring(draft().queue(&name), state).await;
+        assert_eq!(s.delete(&id).await, GONE, "{state}");
+        s.expect_gone(&id, &format!("it was deleted while {state}")).await;
+        assert_eq!(s.queue(&name).await.unwrap().counts.total(), 0, "{state}");
+        s.advance(HOUR * 2_000);
+        s.promote().await;
+        let worker = s.worker().await;
+        let given = s.claim_from(&worker, &[&name], 9).await;
+        assert_eq!(given, [], "deleted while {state}");
+        assert_eq!(s.delete(&id).await, Changed::NotFound, "again");
+    }
+}
+
+pub async fn a_delete_is_on_record_with_who_and_what(s: Scene) {
+    let ids = s.submit_many(3).await;
+    let running = s.start(draft().queue("running")).await.id.clone();
+    let asked = [ids[0].clone(), running, ids[1].clone()];
+    let outcomes = s.change_all(&asked, Action::Delete).await;
+    assert_eq!(outcomes, [GONE, Changed::Conflict(State::Running), GONE]);
+    let audits = s.elsewhere().await.audits().await;
+    assert_eq!(audits.len(), 1, "one entry for one call: {audits:#?}");
+    let audit = &audits[0];
+    assert_eq!(audit.by.as_deref(), Some("olivia"));
+    assert_eq!((audit.action.as_str(), audit.count), ("delete", 2));
+    let named: Vec<_> = [&ids[0], &ids[1]].map(ToString::to_string).into();
+    assert_eq!(audit.tasks, named);
+    assert_eq!(audit.at, s.now().await);
+    s.advance(MS);
+    s.delete(&ids[2]).await;
+    assert_eq!(s.audits().await.len(), 2, "one more for the next call");
+}
+
+pub async fn a_purge_of_a_queue_takes_all_but_what_runs(s: Scene) {
+    let running = s.start(draft()).await.id.clone();
+    s.submit_many(7).await;
+    s.submit(draft().after(HOUR)).await;
+    let kept = s.submit(draft().queue("kept")).await;
+    let reply = s.change_matching(of_queue("main"), Action::Delete, 3).await;
+    assert_eq!((reply.changed_count, reply.requested_count), (8, 0));
+    assert_eq!(s.queue("main").await.unwrap().counts.total(), 1);
+    s.expect(&running, State::Running, "it runs").await;
+    s.expect(&kept, State::Pending, "another queue").await;
+    let counted: u64 = s.audits().await.iter().map(|audit| audit.count).sum();
+    assert_eq!(counted, 8, "every delete is on record");
+}
+
+pub async fn each_task_of_a_change_is_answered_in_the_order_given(s: Scene) {
+    let pending = s.submit(draft().queue("waits")).await;
+    let finished = s.bring(draft(), State::Completed).await;
+    let running = s.start(draft()).await.id.clone();
+    let nobody = TaskId::new("nobody");
+    let ids = [finished, nobody, pending.clone(), running, pending];
+    let outcomes = s.change_all(&ids, Action::Cancel).await;
+    let expected = [
+        Changed::Conflict(State::Completed),
+        Changed::NotFound,
+        Changed::Done(Some(State::Cancelled)),
+        Changed::Requested,
+        Changed::Conflict(State::Cancelled),
+    ];
+    assert_eq!(outcomes, expected);
+}
+
+pub async fn a_change_only_in_some_states_leaves_the_others_alone(s: Scene) {
+    let waiting = s.submit(draft().after(HOUR)).await;
+    let pending = s.submit(draft()).await;
+    let params = |target| ChangeParams {
+        target,
+        action: Action::Cancel,
+        only_in: vec![State::Scheduled],
+        by: None,
+    };
+    let ids = vec![pending.clone(), waiting.clone()];
+    let reply = s.store.change(params(Target::Tasks(ids))).await.unwrap();
+    let expected = [Changed::Conflict(State::Pending), Changed::Done(Some(State::Cancelled))];
+    assert_eq!(reply.outcomes, expected);
+    assert_eq!(reply.changed_count, 1);
+    let other = s.submit(draft().after(HOUR)).await;
+    let target = Target::Matching { filter: Filter::default(), limit: 99, cursor: None };
+    let reply = s.store.change(params(target)).await.unwrap();
+    assert_eq!(reply.changed_count, 1, "only the scheduled one");
+    s.expect(&other, State::Cancelled, "it was scheduled").await;
+    s.expect(&pending, State::Pending, "it was not").await;
+}
+
+pub async fn a_change_by_filter_is_bounded_and_goes_on_from_its_cursor(s: Scene) {
+    for _ in 0..7 {
+        let run = s.start(draft()).await;
+        s.finish(&run, discarded("no use")).await;
+    }
+    let dead = Filter { states: vec![State::DeadLetter], ..Filter::default() };
+    let first = s.change_piece(dead.clone(), Action::Rerun, 3, None).await;
+    assert_eq!(first.changed_count, 3, "no more than asked for");
+    assert_eq!(first.outcomes, [], "counted, not answered one by one");
+    assert_eq!(s.count("main", State::Pending).await, 3);
+    let mut cursor = first.next_cursor;
+    let mut changed = 3;
+    while cursor.is_some() {
+        let next = s.change_piece(dead.clone(), Action::Rerun, 3, cursor).await;
+        changed += next.changed_count;
+        cursor = next.next_cursor;
+    }
+    assert_eq!(changed, 7, "each once");
+    assert_eq!(s.count("main", State::Pending).await, 7);
+}
+
+pub async fn a_change_by_filter_touches_only_what_matches(s: Scene) {
+    let tagged = s.submit(draft().tag("blue").kind("sort")).await;
+    let others = s
+        .submit_all([
+            draft().tag("blue"),
+            draft().kind("sort"),
+            draft().tag("blue").kind("sort").queue("other"),
+        ])
+        .await;
+    let filter = Filter {
+        tag: Some("blue".parse().unwrap()),
+        kind: Some(crate::draft::kind("sort")),
+        ..of_queue("main")
+    };
+    let reply = s.change_matching(filter, Action::Cancel, 99).await;
+    assert_eq!(reply.changed_count, 1);
+    s.expect(&tagged, State::Cancelled, "it matches").await;
+    for id in others {
+        s.expect(&id, State::Pending, "it does not match").await;
+    }
+}
+
+pub async fn a_task_that_was_deleted_while_it_waited_cannot_be_finished(s: Scene) {
+    let run = s.start(draft()).await;
+    s.lose_all_workers().await;
+    s.delete(&run.id).await;
+    let outcome = s.finish(&run, completed()).await;
+    assert!(matches!(outcome, Applied::Refused(_)), "{outcome:?}");
+    s.expect_gone(&run.id, "it was deleted").await;
+}

@@ -1,0 +1,201 @@
+//! Lists: filters, order, and cursors that hold while tasks come and go.
+
+use std::collections::BTreeSet;
+
+use windlass_core::store::{Filter, ListOrder, ListParams};
+use windlass_core::{ErrorKind, Priority, State, TaskId};
+
+use crate::draft::{draft, kind, queue};
+use crate::scene::{HOUR, MS, SECOND, Scene, completed, failed};
+
+async fn ids(s: &Scene, filter: Filter) -> BTreeSet<TaskId> {
+    let listed: Vec<_> = s.list(filter.clone()).await;
+    let distinct: BTreeSet<_> = listed.iter().map(|record| record.id.clone()).collect();
+    assert_eq!(distinct.len(), listed.len(), "a task came twice: {filter:?}");
+    distinct
+}
+
+fn set(ids: &[&TaskId]) -> BTreeSet<TaskId> {
+    ids.iter().copied().cloned().collect()
+}
+
+pub async fn a_list_shows_every_task_once_in_its_order(s: Scene) {
+    let mut submitted = Vec::new();
+    for number in 0..30 {
+        s.advance(MS * (number % 3));
+        submitted.push(s.submit(draft()).await);
+    }
+    let listed = s.list(Filter::default()).await;
+    match s.capabilities().list_order {
+        ListOrder::NewestFirst => {
+            submitted.reverse();
+            let seen: Vec<_> = listed.iter().map(|record| record.id.clone()).collect();
+            assert_eq!(seen, submitted, "the last submitted first");
+        }
+        ListOrder::StateByState => {
+            let states: Vec<_> = listed.iter().map(|record| record.state).collect();
+            let mut runs = states.clone();
+            runs.dedup();
+            let distinct: BTreeSet<_> = states.iter().collect();
+            assert_eq!(runs.len(), distinct.len(), "one state after the other");
+            assert_eq!(listed.len(), submitted.len());
+        }
+    }
+}
+
+pub async fn a_list_leaves_out_what_may_be_large(s: Scene) {
+    let run = s.start(draft().payload("large").tag("kept")).await;
+    s.finish(&run, failed("boom")).await;
+    let mut expected = s.record(&run.id).await;
+    expected.payload = Default::default();
+    expected.result = None;
+    expected.history = Default::default();
+    assert_eq!(s.list(Filter::default()).await, [expected]);
+}
+
+pub async fn each_part_of_a_filter_narrows_a_list(s: Scene) {
+    let has_priorities = s.capabilities().has_priorities;
+    let plain = s.bring(draft(), State::Completed).await;
+    s.advance(SECOND);
+    let start = s.now().await;
+    let tagged = s.submit(draft().queue("q").tag("red").tag("blue")).await;
+    let sorted = s.submit(draft().queue("q").kind("sort")).await;
+    s.advance(SECOND);
+    let later = s.now().await;
+    let urgent = if has_priorities { Priority::High } else { Priority::Normal };
+    let pressed = s.submit(draft().priority(urgent).after(HOUR)).await;
+    let blue = Some("blue".parse().unwrap());
+    let cases = [
+        (Filter::default(), set(&[&plain, &tagged, &sorted, &pressed])),
+        (Filter { states: vec![State::Pending], ..Filter::default() }, set(&[&tagged, &sorted])),
+        (
+            Filter { states: vec![State::Completed, State::Scheduled], ..Filter::default() },
+            set(&[&plain, &pressed]),
+        ),
+        (Filter { queue: Some(queue("q")), ..Filter::default() }, set(&[&tagged, &sorted])),
+        (Filter { kind: Some(kind("sort")), ..Filter::default() }, set(&[&sorted])),
+        (Filter { tag: blue.clone(), ..Filter::default() }, set(&[&tagged])),
+        (Filter { tag: Some("bl".parse().unwrap()), ..Filter::default() }, set(&[])),
+        (
+            Filter { created_after: Some(start), ..Filter::default() },
+            set(&[&tagged, &sorted, &pressed]),
+        ),
+        (Filter { created_before: Some(start), ..Filter::default() }, set(&[&plain])),
+        (
+            Filter { created_after: Some(start), created_before: Some(later), ..Filter::default() },
+            set(&[&tagged, &sorted]),
+        ),
+        (Filter { finished_before: Some(start), ..Filter::default() }, set(&[&plain])),
+        (Filter { finished_before: Some(start.before(SECOND)), ..Filter::default() }, set(&[])),
+        (
+            Filter {
+                queue: Some(queue("q")),
+                kind: Some(kind("work")),
+                states: vec![State::Pending],
+                tag: blue,
+                ..Filter::default()
+            },
+            set(&[&tagged]),
+        ),
+    ];
+    for (filter, expected) in cases {
+        assert_eq!(ids(&s, filter.clone()).await, expected, "{filter:?}");
+    }
+    if has_priorities {
+        let filter = Filter { priority: Some(Priority::High), ..Filter::default() };
+        assert_eq!(ids(&s, filter).await, set(&[&pressed]), "by priority");
+    }
+}
+
+/// Walks a list in pages of three; between the pages tasks come, go and change.
+pub async fn a_walk_shows_each_task_once_while_others_come_and_go(s: Scene) {
+    let stay = s.submit_many(20).await;
+    let go = s.submit_many(20).await;
+    let more = s.submit_many(20).await;
+    let lasting: BTreeSet<_> = stay.iter().chain(&more).cloned().collect();
+    let mut going = go.into_iter();
+    check_walk(&s, Filter::default(), &lasting, async |s, page| {
+        s.submit_many(2).await;
+        for id in going.by_ref().take(2) {
+            s.delete(&id).await;
+        }
+        if page % 2 == 0 {
+            s.advance(MS);
+        }
+    })
+    .await;
+}
+
+pub async fn a_walk_shows_each_task_once_although_it_deletes_what_it_has_seen(s: Scene) {
+    let ids = s.submit_many(20).await;
+    let mut params = page_of(Filter::default());
+    let mut seen = BTreeSet::new();
+    loop {
+        let page = s.store.list(params.clone()).await.unwrap();
+        for record in page.tasks {
+            let again = !seen.insert(record.id.clone());
+            assert!(!again, "task {} came twice", record.id);
+            s.delete(&record.id).await;
+        }
+        params.cursor = page.next_cursor;
+        if params.cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, ids.into_iter().collect());
+}
+
+pub async fn a_walk_by_state_shows_what_stays_in_it_while_others_leave_it(s: Scene) {
+    let stay = s.submit_all(vec![draft().queue("stay"); 12]).await;
+    s.submit_all(vec![draft().queue("leave"); 12]).await;
+    let more = s.submit_all(vec![draft().queue("stay"); 12]).await;
+    let lasting: BTreeSet<_> = stay.into_iter().chain(more).collect();
+    let worker = s.worker().await;
+    let filter = Filter { states: vec![State::Pending], ..Filter::default() };
+    check_walk(&s, filter, &lasting, async |s, _| {
+        for task in s.claim_from(&worker, &["leave"], 2).await {
+            let transition = s.transition(&task, completed());
+            s.apply(&worker, vec![transition]).await;
+        }
+    })
+    .await;
+}
+
+/// Follows the cursors to the end, disturbing the list after each page; every lasting task must
+/// come exactly once, and nothing twice.
+async fn check_walk(
+    s: &Scene,
+    filter: Filter,
+    lasting: &BTreeSet<TaskId>,
+    mut disturb: impl AsyncFnMut(&Scene, usize),
+) {
+    let mut params = page_of(filter);
+    let mut seen = BTreeSet::new();
+    for number in 0..1_000 {
+        let page = s.store.list(params.clone()).await.unwrap();
+        for record in page.tasks {
+            let again = !seen.insert(record.id.clone());
+            assert!(!again, "task {} came twice", record.id);
+        }
+        params.cursor = page.next_cursor;
+        if params.cursor.is_none() {
+            let missed: Vec<_> = lasting.difference(&seen).collect();
+            assert!(missed.is_empty(), "the walk missed {missed:?}");
+            return;
+        }
+        disturb(s, number).await;
+    }
+    panic!("the walk does not come to an end");
+}
+
+fn page_of(filter: Filter) -> ListParams {
+    ListParams { filter, limit: 3, cursor: None }
+}
+
+pub async fn a_cursor_that_the_store_did_not_make_is_invalid(s: Scene) {
+    s.submit_many(3).await;
+    let params =
+        ListParams { cursor: Some("\u{1f600} not a cursor".into()), ..page_of(Filter::default()) };
+    let error = s.store.list(params).await.expect_err("a made-up cursor");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+}

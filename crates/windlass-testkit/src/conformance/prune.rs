@@ -1,0 +1,113 @@
+//! Prune and retention: finished records are kept their time, then hidden, then removed.
+
+use windlass_core::store::{Duty, Filter};
+use windlass_core::{Ending, State};
+
+use crate::draft::{RETENTION, draft};
+use crate::scene::{HOUR, LEASE, MS, SECOND, Scene, completed};
+
+pub async fn a_finished_record_is_kept_its_retention_and_not_less(s: Scene) {
+    for state in [State::Completed, State::Cancelled] {
+        let id = s.bring(draft(), state).await;
+        s.advance(RETENTION - MS);
+        assert_eq!(s.prune().await.done, 0, "a millisecond early: {state}");
+        s.expect(&id, state, "kept to the end of its time").await;
+        assert_eq!(s.list(Filter::default()).await.len(), 1, "and listed");
+        s.advance(MS);
+        assert_eq!(s.prune().await.done, 1, "{state}");
+        s.expect_gone(&id, "its time is over").await;
+        assert_eq!(s.count("main", state).await, 0, "counters follow");
+    }
+}
+
+pub async fn reads_hide_a_record_from_the_moment_its_retention_is_over(s: Scene) {
+    for state in [State::Completed, State::Cancelled] {
+        let id = s.bring(draft(), state).await;
+        s.advance(RETENTION);
+        s.expect_gone(&id, "its time is over, pruned or not").await;
+        let filter = Filter { states: vec![state], ..Filter::default() };
+        assert_eq!(s.list(filter).await, [], "also in a list by state");
+    }
+}
+
+pub async fn dead_letters_are_never_pruned_or_hidden(s: Scene) {
+    let run = s.start(draft().queue("crashed").max_crashes(0)).await;
+    s.lose_all_workers().await;
+    let ids = [run.id.clone(), s.bring(draft(), State::DeadLetter).await];
+    s.advance(RETENTION * 1_000);
+    assert_eq!(s.prune().await.done, 0);
+    for id in ids {
+        s.expect(&id, State::DeadLetter, "it stays until removed").await;
+    }
+}
+
+pub async fn unfinished_tasks_are_never_pruned(s: Scene) {
+    let mut ids = Vec::new();
+    for state in [State::Scheduled, State::Running, State::Retrying, State::Pending] {
+        ids.push((s.bring(draft().retention(SECOND), state).await, state));
+    }
+    s.advance(HOUR);
+    assert_eq!(s.prune().await.done, 0);
+    for (id, state) in ids {
+        s.expect(&id, state, "it is not finished").await;
+    }
+}
+
+pub async fn each_task_has_its_own_retention(s: Scene) {
+    let brief = s.start(draft().retention(SECOND)).await;
+    let long = s.start(draft().retention(HOUR * 48)).await;
+    for run in [&brief, &long] {
+        s.finish_as(run, completed(), State::Completed).await;
+    }
+    s.advance(SECOND);
+    assert_eq!(s.prune().await.done, 1);
+    s.expect_gone(&brief.id, "it was kept for a second").await;
+    s.advance(HOUR * 47);
+    s.prune().await;
+    s.expect(&long.id, State::Completed, "it is kept for two days").await;
+}
+
+pub async fn retention_counts_from_the_end_and_not_from_the_submit(s: Scene) {
+    let id = s.submit(draft()).await;
+    s.advance(RETENTION * 2);
+    let worker = s.worker().await;
+    let run = s.take(&worker, &id).await;
+    s.finish_as(&run, completed(), State::Completed).await;
+    s.prune().await;
+    s.expect(&id, State::Completed, "it has just ended").await;
+}
+
+pub async fn what_expire_and_leave_cancelled_is_pruned_too(s: Scene) {
+    let crashed = s.start(draft()).await;
+    s.cancel(&crashed.id).await;
+    s.lose_all_workers().await;
+    let left = s.start(draft()).await;
+    s.cancel(&left.id).await;
+    s.leave(&left.worker).await;
+    let own = s.start(draft()).await;
+    s.finish_as(&own, Ending::Cancelled, State::Cancelled).await;
+    s.advance(RETENTION - LEASE * 2);
+    assert_eq!(s.prune().await.done, 0, "early");
+    s.advance(LEASE * 2);
+    assert_eq!(s.prune().await.done, 3);
+}
+
+pub async fn prune_in_small_pieces_gets_to_the_end(s: Scene) {
+    for _ in 0..5 {
+        s.bring(draft(), State::Completed).await;
+    }
+    let kept = s.submit(draft()).await;
+    s.advance(RETENTION);
+    let duty = Duty { limit: 2, ..s.duty().await };
+    let mut done = 0;
+    for _ in 0..20 {
+        let report = s.store.prune(duty).await.unwrap();
+        assert!(report.done <= 2, "a piece of two did {}", report.done);
+        done += report.done;
+        if !report.has_more {
+            break;
+        }
+    }
+    assert_eq!(done, 5, "records removed in all");
+    s.expect(&kept, State::Pending, "it is not finished").await;
+}

@@ -1,0 +1,117 @@
+//! What windlass says of a file that it cannot use, and that it leaves nothing half-written there.
+//!
+//! Full and read-only disks are real: a small tmpfs and a read-only mount in a mount namespace of
+//! their own, made with `unshare` from util-linux, which every Debian has.
+
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
+use std::path::Path;
+use std::process::Command;
+
+use rusqlite::Connection;
+use windlass_core::{Error, ErrorKind, Reason};
+use windlass_stores::sqlite::{SqliteOptions, SqliteStore};
+
+async fn open_error(path: &Path) -> Error {
+    let url = format!("sqlite:{}", path.display());
+    windlass_stores::open(&url).await.err().unwrap_or_else(|| panic!("{url} was opened"))
+}
+
+async fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(SqliteOptions::at(path)).await.unwrap()
+}
+
+/// Runs `store-child` in a shell inside a mount namespace of its own; answers what it printed.
+fn in_namespace(mount: &str, what: &str, folder: &Path) -> String {
+    let script = format!(
+        "set -e; {mount}; exec {} {what} sqlite:$FOLDER/tasks.db",
+        env!("CARGO_BIN_EXE_store-child"),
+    );
+    let output = Command::new("unshare")
+        .args(["--mount", "--map-root-user", "sh", "-c", &script])
+        .env("FOLDER", folder)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.is_empty(), "the namespace could not be made: {errors}");
+    text
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tasks.db");
+    drop(open(&path).await);
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
+    let error = open_error(&path).await;
+    assert_eq!((error.kind(), error.reason()), (ErrorKind::Unsupported, Reason::NewerSchema));
+    assert!(error.to_string().contains("999") && error.to_string().contains("newer"), "{error}");
+    let version: i64 = Connection::open(&path)
+        .unwrap()
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    assert_eq!(version, 999);
+}
+
+#[tokio::test]
+async fn the_database_of_another_program_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("theirs.db");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let error = open_error(&path).await;
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("another program"), "{error}");
+    let connection = Connection::open(&path).unwrap();
+    assert!(connection.prepare("SELECT x FROM theirs").is_ok());
+    assert!(connection.prepare("SELECT id FROM task").is_err());
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_called_corrupt_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    let text = "these are my notes\n".repeat(1_000);
+    std::fs::write(&path, &text).unwrap();
+    let error = open_error(&path).await;
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{}", error.chain());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_a_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = open_error(&folder.path().join("missing").join("tasks.db")).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("missing/tasks.db"), "{error}");
+}
+
+#[tokio::test]
+async fn a_reader_of_a_file_that_is_not_there_does_not_make_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tasks.db");
+    let error = SqliteStore::open(SqliteOptions::at(&path).existing()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_full_disk_is_named_and_every_acknowledged_task_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = "mount -t tmpfs -o size=3m tmpfs $FOLDER";
+    let text = in_namespace(mount, "fill", folder.path());
+    let acknowledged = text.lines().filter(|line| line.starts_with("inserted")).count();
+    assert!(acknowledged > 100, "{text}");
+    assert!(text.contains("error Unavailable StorageFull"), "{text}");
+    // Whole batches only: what was not acknowledged is not there, not even in part.
+    assert!(text.contains(&format!("counted {acknowledged}\n")), "{text}");
+}
+
+#[tokio::test]
+async fn a_read_only_disk_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder.path().join("tasks.db")).await);
+    let mount = "mount --bind $FOLDER $FOLDER; mount -o remount,bind,ro $FOLDER";
+    let text = in_namespace(mount, "insert", folder.path());
+    assert!(text.contains("error Unavailable ReadOnly"), "{text}");
+}
