@@ -52,7 +52,7 @@ impl MemoryStore {
     /// An empty store that tells time by this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let model = Mutex::new(Model::new(clock, Config::default().limits));
-        Self { shared: Arc::new(Shared { model, wakes: Wakes::default() }) }
+        Self { shared: Arc::new(Shared { model, wakes: Wakes::new(|| {}) }) }
     }
 
     /// Claims exactly the tasks that another store gave in answer to the same claim, if the

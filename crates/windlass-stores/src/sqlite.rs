@@ -50,7 +50,7 @@ use crate::wakes::Wakes;
 use connection::Place;
 use readers::Readers;
 use transaction::Tx;
-use writer::{Urgency, Writer, WriterState};
+use writer::{Inbox, Urgency, Writer, WriterState};
 
 /// A store in an SQLite file, or in memory.
 #[derive(Clone)]
@@ -77,13 +77,18 @@ impl SqliteStore {
     fn open_blocking(options: SqliteOptions) -> Result<Self> {
         let mut connection = connection::open_writer(&options)?;
         migrate::migrate(&mut connection)?;
-        let wakes = Arc::new(Wakes::default());
-        let writer = Arc::new(Writer::start(WriterState {
+        let inbox = Arc::new(Inbox::default());
+        let wakes = Arc::new(Wakes::new({
+            let inbox = Arc::clone(&inbox);
+            move || inbox.nudge()
+        }));
+        let state = WriterState {
             connection,
             clock: Arc::clone(&options.clock),
             wakes: Arc::clone(&wakes),
             error_bytes_max: options.limits.error_bytes_max,
-        })?);
+        };
+        let writer = Arc::new(Writer::start(inbox, state)?);
         let readers = match &options.place {
             Place::Memory => Readers::ThroughWriter(Arc::clone(&writer)),
             Place::File(path) => Readers::of_file(path.clone(), Arc::clone(&options.clock)),
@@ -167,10 +172,10 @@ impl Store for SqliteStore {
     }
 
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
-        let limits = self.shared.options.limits;
+        let (limits, items) = (self.shared.options.limits, tasks.len());
         let insert =
             move |tx: &mut Tx<'_>| tasks.iter().map(|task| tx.insert(task, &limits)).collect();
-        self.write(1, insert).await
+        self.write(items, insert).await
     }
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
@@ -180,7 +185,7 @@ impl Store for SqliteStore {
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
-        let mark = self.shared.wakes.mark();
+        let (mark, items) = (self.shared.wakes.mark(), params.transitions.len());
         let apply = move |tx: &mut Tx<'_>| {
             let outcomes =
                 params.transitions.iter().map(|t| tx.apply(t)).collect::<Result<Vec<_>>>()?;
@@ -193,7 +198,7 @@ impl Store for SqliteStore {
             };
             Ok(ApplyReply { outcomes, claim })
         };
-        self.write(1, apply).await
+        self.write(items, apply).await
     }
 
     async fn wait(&self, params: WaitParams) -> Result<Wake> {

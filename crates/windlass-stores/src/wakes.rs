@@ -13,10 +13,11 @@ use tokio::time::Instant;
 use windlass_core::store::{WaitParams, Wake, WakeMark};
 use windlass_core::{QueueName, Result, TaskId};
 
-#[derive(Debug, Default)]
 pub(crate) struct Wakes {
     rings: Mutex<Rings>,
     changed: Notify,
+    /// Called when a wait begins; a shared store then looks out for other processes.
+    on_wait: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +41,11 @@ struct Watched {
 }
 
 impl Wakes {
+    pub(crate) fn new(on_wait: impl Fn() + Send + Sync + 'static) -> Self {
+        let (rings, changed) = (Mutex::default(), Notify::new());
+        Self { rings, changed, on_wait: Box::new(on_wait) }
+    }
+
     /// The mark for a claim; take it before looking for tasks.
     pub(crate) fn mark(&self) -> WakeMark {
         WakeMark(self.rings.lock().count)
@@ -172,6 +178,7 @@ impl<'a> Watch<'a> {
             rings.watched.entry(task.clone()).or_default().waiting += 1;
         }
         drop(rings);
+        (wakes.on_wait)();
         Self { wakes, tasks }
     }
 

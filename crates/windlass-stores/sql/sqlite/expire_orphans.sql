@@ -1,7 +1,8 @@
--- expire: running tasks of workers that are gone.
+-- expire: running tasks of workers that are gone. (From the tasks, not from the workers: marks of
+-- gone workers are kept for ever, running tasks are few.)
 -- in: ?1 limit        out: number
 SELECT t.number
-FROM task AS t
+FROM task AS t INDEXED BY task_running
 WHERE t.state = 2
-  AND t.worker IN (SELECT w.number FROM worker AS w WHERE w.gone_at IS NOT NULL)
+  AND EXISTS (SELECT 1 FROM worker AS w WHERE w.number = t.worker AND w.gone_at IS NOT NULL)
 LIMIT ?1

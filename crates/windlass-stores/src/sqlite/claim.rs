@@ -7,7 +7,8 @@ use windlass_core::history::{EndOfRun, Happening, Note};
 use windlass_core::store::{ClaimParams, Quota};
 use windlass_core::task::Extras;
 use windlass_core::{
-    Claimed, Error, Kind, Priority, Reason, Result, Spec, State, Timestamp, WorkerId, duration,
+    Claimed, Error, ErrorKind, Kind, Priority, Reason, Result, Spec, State, Timestamp, WorkerId,
+    duration,
 };
 
 use super::row::{LARGE_PAYLOAD, Row, epoch_of, task_id};
@@ -110,15 +111,22 @@ impl Tx<'_> {
         let mut tasks = Vec::with_capacity(rows.len());
         let mut are_all_fit = true;
         for mut taken in rows {
-            if let Some(fault) = taken.fault {
-                are_all_fit = false;
-                self.set_aside(taken.number, fault)?;
-                continue;
-            }
             if taken.large & LARGE_PAYLOAD != 0 {
-                taken.task.payload = self.payload(taken.number, taken.large, None)?;
+                match self.payload(taken.number, taken.large, None) {
+                    Ok(payload) => taken.task.payload = payload,
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        taken.fault = Some(error.to_string());
+                    }
+                    Err(error) => return Err(error),
+                }
             }
-            tasks.push(taken.task);
+            match taken.fault {
+                None => tasks.push(taken.task),
+                Some(fault) => {
+                    are_all_fit = false;
+                    self.set_aside(taken.number, fault)?;
+                }
+            }
         }
         Ok((tasks, are_all_fit))
     }
@@ -181,7 +189,7 @@ fn read(
     let task = Claimed {
         id: task_id(Uuid::from_bytes(row.get(2)?)),
         epoch: epoch_of(epoch),
-        kind: Kind::stored(row.get_ref(3)?.as_str()?),
+        kind: Kind::stored(&String::from_utf8_lossy(row.get_ref(3)?.as_bytes()?)),
         queue: quota.queue.clone(),
         priority,
         payload: Bytes::from(payload.unwrap_or_default()),

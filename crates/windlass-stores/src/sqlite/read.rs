@@ -205,7 +205,7 @@ fn read_record(row: &SqlRow<'_>) -> rusqlite::Result<(Result<TaskRecord>, i64, i
     let worker: Option<String> = row.get(24)?;
     let record = TaskRecord {
         id: task_id(id),
-        kind: Kind::stored(row.get_ref(5)?.as_str()?),
+        kind: Kind::stored(&String::from_utf8_lossy(row.get_ref(5)?.as_bytes()?)),
         queue: QueueName::stored(row.get_ref(3)?.as_str()?),
         priority,
         state,

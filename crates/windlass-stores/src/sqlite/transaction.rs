@@ -79,15 +79,8 @@ impl<'c> Tx<'c> {
 
     /// Counts tasks into a state (or out of it, when negative).
     pub(super) fn count(&mut self, queue: &QueueName, priority: Priority, state: State, by: i64) {
-        // Looked up by reference first: cloning the name for each task would cost more than the rest.
-        let lane = self.tallies.iter_mut().find(|((name, of), _)| *of == priority && name == queue);
-        match lane {
-            Some((_, counts)) => counts[state as usize] += by,
-            None => {
-                let counts = self.tallies.entry((queue.clone(), priority)).or_default();
-                counts[state as usize] += by;
-            }
-        }
+        let counts = self.tallies.entry((queue.clone(), priority)).or_default();
+        counts[state as usize] += by;
     }
 
     /// Tells, after the commit, that a queue has work.

@@ -24,7 +24,7 @@ use crate::wakes::Wakes;
 const ITEMS_MAX: usize = 1_000;
 /// Longest time that one transaction collects.
 const COLLECT_MAX: Duration = Duration::from_millis(5);
-/// How often an idle writer looks for the writes of other processes, while someone waits for them.
+/// How often the writer looks for the writes of other processes, while someone waits for them.
 const WATCH_EVERY: Duration = Duration::from_millis(5);
 
 /// The way in to the writing thread.
@@ -42,8 +42,9 @@ pub(super) enum Urgency {
     Urgent,
 }
 
+/// Calls that wait for the thread.
 #[derive(Debug, Default)]
-struct Inbox {
+pub(super) struct Inbox {
     calls: Mutex<Calls>,
     arrived: Condvar,
 }
@@ -58,6 +59,15 @@ struct Calls {
 impl std::fmt::Debug for Calls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Calls({} urgent, {} normal)", self.urgent.len(), self.normal.len())
+    }
+}
+
+impl Inbox {
+    /// Makes the thread look around: someone has begun to wait.
+    pub(super) fn nudge(&self) {
+        // Under the lock, so that it cannot fall between the thread's look and its rest.
+        let _calls = self.calls.lock();
+        self.arrived.notify_one();
     }
 }
 
@@ -115,8 +125,7 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Call for Work<T, F> {
 
 impl Writer {
     /// Starts the thread, which ends when this is dropped.
-    pub(super) fn start(state: WriterState) -> Result<Self> {
-        let inbox = Arc::new(Inbox::default());
+    pub(super) fn start(inbox: Arc<Inbox>, state: WriterState) -> Result<Self> {
         let its_inbox = Arc::clone(&inbox);
         std::thread::Builder::new()
             .name("windlass-sqlite".into())
@@ -163,32 +172,45 @@ pub(super) struct WriterState {
     pub(super) error_bytes_max: usize,
 }
 
+/// What the writing thread last saw of other processes.
+struct Watch {
+    data_version: i64,
+    looked_at: Instant,
+}
+
 impl WriterState {
     fn serve(self, inbox: &Inbox) {
-        let mut data_version = self.data_version();
+        let mut watch = Watch { data_version: self.data_version(), looked_at: Instant::now() };
         loop {
             let mut calls = inbox.calls.lock();
-            let first = match calls.take() {
-                Some(call) => call,
-                None if calls.is_closed => return,
-                None => {
-                    // Looks at the file's version only while someone waits: an idle process rests.
-                    let pause =
-                        if self.wakes.is_awaited() { WATCH_EVERY } else { WATCH_EVERY * 20 };
-                    let timed_out = inbox.arrived.wait_for(&mut calls, pause).timed_out();
-                    drop(calls);
-                    if timed_out && self.wakes.is_awaited() {
-                        let version = self.data_version();
-                        if version != data_version {
-                            data_version = version;
-                            self.wakes.ring_all();
-                        }
-                    }
-                    continue;
+            if let Some(first) = calls.take() {
+                drop(calls);
+                self.serve_group(first, inbox);
+            } else if calls.is_closed {
+                return;
+            } else {
+                // An idle process rests until someone calls or waits.
+                if self.wakes.is_awaited() {
+                    inbox.arrived.wait_for(&mut calls, WATCH_EVERY);
+                } else {
+                    inbox.arrived.wait(&mut calls);
                 }
-            };
-            drop(calls);
-            self.serve_group(first, inbox);
+                drop(calls);
+            }
+            self.look_for_others(&mut watch);
+        }
+    }
+
+    /// Rings when another process has written, if someone waits and it is time to look.
+    fn look_for_others(&self, watch: &mut Watch) {
+        if watch.looked_at.elapsed() < WATCH_EVERY || !self.wakes.is_awaited() {
+            return;
+        }
+        watch.looked_at = Instant::now();
+        let version = self.data_version();
+        if version != watch.data_version {
+            watch.data_version = version;
+            self.wakes.ring_all();
         }
     }
 
