@@ -97,7 +97,7 @@ CREATE TABLE worker (
   gone_at     INTEGER                             -- declared lost, or left
 ) STRICT;
 
-CREATE INDEX task_due ON task (run_at, number) WHERE state IN (0, 3);
+CREATE INDEX task_due ON task (run_at, number) WHERE state = 0 OR state = 3;
 
 CREATE INDEX task_expiring ON task (expires_at) WHERE expires_at IS NOT NULL;
 
@@ -105,7 +105,7 @@ CREATE UNIQUE INDEX task_id ON task (id);
 
 CREATE INDEX task_pending ON task (queue, priority, (crashes >= 2), position) WHERE state = 1;
 
-CREATE INDEX task_rare ON task (state, number) WHERE state IN (0, 3, 5, 6);
+CREATE INDEX task_rare ON task (state, number) WHERE state = 0 OR state = 3 OR state = 5 OR state = 6;
 
 CREATE INDEX task_running ON task (worker) WHERE state = 2;
 

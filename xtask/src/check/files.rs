@@ -137,8 +137,8 @@ pub(super) fn introduced() -> Result<Vec<String>> {
 pub(super) fn queries_elsewhere() -> Result<Vec<String>> {
     let mut offences = Vec::new();
     for file in all()?.iter().filter(|file| file.is_rust()) {
-        // This file has to name what it looks for.
-        if file.path.ends_with("xtask/src/check/files.rs") {
+        // This file has to name what it looks for, and tests go around a store to damage it.
+        if file.path == "xtask/src/check/files.rs" || file.path.contains("/tests/") {
             continue;
         }
         for (line, text) in file.lines() {
