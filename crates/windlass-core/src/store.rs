@@ -5,7 +5,8 @@
 //!
 //! # Rules for all methods
 //!
-//! - **Time is the store's.** Callers send delays; the store adds them to its own clock.
+//! - **Time is the store's.** Callers send delays; the store adds them to its own clock. What lasts
+//!   until an instant is over *at* that instant: a key is free, a record hidden, a task due.
 //! - **Batches.** A method that takes a list answers each item, in the order given; one bad item
 //!   hurts only itself. A method that fails as a whole has changed nothing, or (after a lost
 //!   connection) may have: repeating `insert`, `apply`, `beat` and `lead` is always safe.
@@ -76,7 +77,8 @@ pub trait Store: Any + Send + Sync {
     ///
     /// Inside one call tasks become pending in the order given. Repeating a call with the same ids
     /// answers [`Inserted::New`] again and stores nothing twice, as long as the record exists. An
-    /// item that fails validation is [`Inserted::Bad`]. Of both keys, the idempotency key is looked
+    /// item that fails validation, or asks for what the store cannot carry (a priority where there
+    /// are none), is [`Inserted::Bad`]. Of both keys, the idempotency key is looked
     /// at first; a task takes both or neither.
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>>;
 
@@ -91,7 +93,7 @@ pub trait Store: Any + Send + Sync {
     /// pending and hold up nobody.
     ///
     /// A worker that is unknown, has left or was declared lost gets
-    /// [`crate::ErrorKind::LeaseLost`]. One whose lease has run out but who is not declared lost
+    /// [`crate::ErrorKind::LeaseLost`] with [`crate::Reason::WorkerLost`]. One whose lease has run out but who is not declared lost
     /// gets nothing until it has beaten again.
     async fn claim(&self, params: ClaimParams) -> Result<Claim>;
 
@@ -99,8 +101,8 @@ pub trait Store: Any + Send + Sync {
     /// tasks in the same trip.
     ///
     /// A lease is valid while the task runs under its epoch. A lease that was applied before is
-    /// [`Applied::Already`], whatever the repetition says. Anything else is
-    /// [`Applied::Refused`]. Where a cancel was requested the store takes
+    /// [`Applied::Already`], whatever the repetition says, at least until a later run of the task was
+    /// applied. Anything else is [`Applied::Refused`]. Where a cancel was requested the store takes
     /// `next_if_cancelled` in the same atomic step. A terminal state frees the keys that it frees
     /// by [`crate::unique::is_freed_by`].
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply>;
@@ -117,7 +119,8 @@ pub trait Store: Any + Send + Sync {
     /// Answers which of its runs were cancelled and which of the leases in `held` it has lost. With
     /// `held`, what the store thinks it holds, is not named there and was claimed longer ago than
     /// `held.older_than` goes back to pending: no attempt, no crash (its claim's reply was lost). A
-    /// worker that has left or was declared lost gets [`crate::ErrorKind::LeaseLost`] for ever.
+    /// worker that has left or was declared lost gets [`crate::ErrorKind::LeaseLost`] with
+    /// [`crate::Reason::WorkerLost`], for ever where the mark costs little, for an hour at least.
     async fn beat(&self, beat: Beat) -> Result<Orders>;
 
     /// Ends a worker: everything it holds goes back at once, no attempt spent. Answers how many
@@ -151,15 +154,16 @@ pub trait Store: Any + Send + Sync {
     /// of class [`AUDIT`] behind.
     async fn change(&self, params: ChangeParams) -> Result<ChangeReply>;
 
-    /// Tells a queue or a worker to run, pause or drain. A queue that is not known yet is made; an
-    /// unknown worker is [`crate::ErrorKind::NotFound`].
+    /// Tells a queue or a worker to run, pause or drain. A queue that is not known yet is made; a
+    /// worker that is unknown or gone is [`crate::ErrorKind::NotFound`].
     async fn order(&self, order: Order) -> Result<()>;
 
     /// Reads tasks by id, in the order asked for; `None` where there is none (any more).
     async fn get(&self, params: GetParams) -> Result<Vec<Option<TaskRecord>>>;
 
     /// Reads a page of tasks, without payloads, results and histories. A page may be short, even
-    /// empty; only a missing cursor means the end. Following the cursors shows every task exactly
+    /// empty; only a missing cursor means the end. A cursor that is not from this store is
+    /// [`crate::ErrorKind::Invalid`]. Following the cursors shows every task exactly
     /// once that matches during the whole walk.
     async fn list(&self, params: ListParams) -> Result<Page>;
 

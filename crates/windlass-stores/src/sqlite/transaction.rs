@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row as Sq
 use windlass_core::store::Term;
 use windlass_core::{Error, Priority, QueueName, Reason, Result, State, TaskId, Timestamp};
 
-use super::error::During;
+use super::error::{During, classify};
 use super::sql;
 
 pub(super) struct Tx<'c> {
@@ -42,7 +42,7 @@ impl<'c> Tx<'c> {
 
     /// Runs a statement that returns nothing; answers how many rows it changed.
     pub(super) fn execute(&self, text: &'static str, params: impl Params) -> Result<usize> {
-        self.statement(text)?.execute(params).during(name_of(text))
+        self.statement(text)?.execute(params).map_err(|cause| failed(text, cause))
     }
 
     /// Runs a statement that returns at most one row.
@@ -52,7 +52,8 @@ impl<'c> Tx<'c> {
         params: impl Params,
         read: impl FnOnce(&SqlRow<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>> {
-        self.statement(text)?.query_row(params, read).optional().during(name_of(text))
+        let row = self.statement(text)?.query_row(params, read).optional();
+        row.map_err(|cause| failed(text, cause))
     }
 
     /// Runs a statement and reads all of its rows.
@@ -63,8 +64,8 @@ impl<'c> Tx<'c> {
         read: impl FnMut(&SqlRow<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
         let mut statement = self.statement(text)?;
-        let rows = statement.query_map(params, read).during(name_of(text))?;
-        rows.collect::<rusqlite::Result<_>>().during(name_of(text))
+        let rows = statement.query_map(params, read).and_then(Iterator::collect);
+        rows.map_err(|cause| failed(text, cause))
     }
 
     /// The next number for a task, a position or an epoch.
@@ -142,8 +143,8 @@ impl<'c> Tx<'c> {
     }
 }
 
-/// The first words of a statement's comment, to name it in an error.
-fn name_of(text: &'static str) -> &'static str {
+/// Names a statement that failed by the first words of its comment.
+fn failed(text: &'static str, cause: rusqlite::Error) -> Error {
     let line = text.lines().next().unwrap_or_default().trim_start_matches("-- ");
-    line.split([':', '.']).next().unwrap_or(line)
+    classify(line.split([':', '.']).next().unwrap_or(line), cause)
 }
