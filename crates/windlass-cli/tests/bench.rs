@@ -14,8 +14,9 @@ fn bench(options: &[&str]) -> Output {
 
 /// Runs a small measurement and reads its lines of JSON.
 fn measured(options: &[&str]) -> Vec<Value> {
-    let small = ["--tasks", "200", "--step-seconds", "0.2", "-o", "json"];
-    let output = bench(&[&small, options].concat());
+    let small = ["--step-seconds", "0.2", "-o", "json"];
+    let tasks = if options.contains(&"--tasks") { &[][..] } else { &["--tasks", "200"][..] };
+    let output = bench(&[&small, tasks, options].concat());
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaints}");
     let text = String::from_utf8(output.stdout).expect("results are text");
@@ -65,4 +66,29 @@ fn an_unknown_store_is_an_invalid_request() {
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: "));
+}
+
+#[test]
+fn mode_drain_tells_the_rate_beside_the_stores_own() {
+    let objects = measured(&[
+        "--mode",
+        "drain",
+        "--concurrency",
+        "8",
+        "--store",
+        "memory:",
+        "--store",
+        "memory:",
+    ]);
+    assert_eq!((&objects[0]["mode"], &objects[0]["tasks"]), (&"drain".into(), &200.into()));
+    assert_positive(&objects[0], &["tasks_per_s", "claim_apply_per_s", "ratio"]);
+}
+
+#[test]
+fn mode_latency_tells_submit_and_claim_apart() {
+    let objects = measured(&["--mode", "latency", "--tasks", "20", "--store", "memory:"]);
+    for field in ["latency_ms", "submit_ms"] {
+        assert_positive(&objects[0][field], &["p50", "p95", "p99"]);
+    }
+    assert!(objects[0]["claim_ms"]["p50"].is_number());
 }

@@ -2,7 +2,9 @@
 
 mod backlog;
 mod disk;
+mod drain;
 mod enqueue;
+mod latency;
 mod report;
 mod scene;
 mod store;
@@ -22,6 +24,8 @@ Examples:
   windlass bench                                   the embedded store, every batch size
   windlass bench --batch 500 -o json               one batch size, one line of JSON
   windlass bench --mode enqueue --producers 64     64 producers, one task per call
+  windlass bench --mode drain --concurrency 200    a worker empties a backlog
+  windlass bench --mode latency                    from the submit to the start of the handler
   windlass bench --mode backlog                    what a claim costs with 1,000,000 tasks waiting
   windlass bench --store memory:                   another store";
 
@@ -34,8 +38,9 @@ pub(crate) struct Args {
     mode: Mode,
     /// The store's URL; by default a fresh SQLite file on the disk of the current folder, removed
     /// afterwards. Never taken from the environment: a measurement is no guest for a store at work.
-    /// For mode `backlog` give two, the first for the short backlog.
-    #[arg(long = "store", value_name = "URL", env = "WINDLASS_STORE", hide_env_values = true)]
+    /// For the modes `backlog` and `drain` give two: the first for the short backlog, or to be
+    /// drained.
+    #[arg(long = "store", value_name = "URL")]
     stores: Vec<String>,
     /// Durability of the fresh SQLite file.
     #[arg(long, value_enum, default_value_t = FileDurability::Durable)]
@@ -50,6 +55,9 @@ pub(crate) struct Args {
     /// 500 (`backlog`).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: Option<u32>,
+    /// Tasks that the worker runs at once (mode `drain`).
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    concurrency: u32,
     /// Callers at the same time (mode `enqueue`).
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     producers: u32,
@@ -70,6 +78,10 @@ enum Mode {
     Store,
     /// Many callers insert at once.
     Enqueue,
+    /// A worker empties a backlog with handlers that do nothing.
+    Drain,
+    /// One task every 10 ms: from the submit to the start of its handler.
+    Latency,
     /// Claim and apply with few and with many tasks waiting.
     Backlog,
 }
@@ -131,6 +143,12 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             let callers = enqueue::Callers { producers: args.producers, batch: batch.unwrap_or(1) };
             enqueue::run(first, callers, &effort, &mut report).await?;
         }
+        Mode::Drain => {
+            let second = places.open_second().await?;
+            let slots = args.concurrency as usize;
+            drain::run([first, second], slots, &effort, &mut report).await?;
+        }
+        Mode::Latency => latency::run(first, &effort, &mut report).await?,
         Mode::Backlog => {
             let lengths = backlog::Lengths { long: args.backlog, batch: batch.unwrap_or(500) };
             let second = places.open_second().await?;
@@ -152,7 +170,7 @@ enum Places {
 impl Places {
     fn find(args: &Args) -> Result<Self> {
         if !args.stores.is_empty() {
-            let wanted = if args.mode == Mode::Backlog { 2 } else { 1 };
+            let wanted = if matches!(args.mode, Mode::Backlog | Mode::Drain) { 2 } else { 1 };
             if args.stores.len() != wanted {
                 return Err(Error::invalid(format!("this mode needs --store {wanted} times")));
             }

@@ -22,6 +22,8 @@ use windlass::core::{
     When, WorkerId,
 };
 
+/// The kind of the measured tasks.
+pub(super) const KIND: &str = "bench";
 const LEASE: Duration = Duration::from_secs(60);
 const BEAT_EVERY: Duration = Duration::from_secs(10);
 /// Tasks per call while tidying up.
@@ -55,8 +57,9 @@ impl Scene {
             worker: WorkerId::new(&name),
             maker: TaskMaker {
                 queue: QueueName::new(&name)?,
-                kind: Kind::new("bench")?,
-                payload: vec![b'x'; payload_bytes].into(),
+                kind: Kind::new(KIND)?,
+                // A JSON string, so that a worker can read it.
+                payload: format!("\"{}\"", "x".repeat(payload_bytes.saturating_sub(2))).into(),
                 spec: Spec {
                     max_retries: defaults.max_retries,
                     max_crashes: defaults.max_crashes,
@@ -75,6 +78,10 @@ impl Scene {
 
     pub(super) fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
+    }
+
+    pub(super) fn queue(&self) -> &QueueName {
+        &self.maker.queue
     }
 
     pub(super) fn maker(&self) -> TaskMaker {

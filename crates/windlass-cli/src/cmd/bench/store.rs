@@ -15,7 +15,7 @@ pub(super) const BATCHES: [usize; 5] = [1, 10, 100, 500, 1000];
 
 /// Tasks, and the time that the store took for them.
 #[derive(Clone, Copy, Default)]
-struct Measured {
+pub(super) struct Measured {
     tasks: u64,
     took: Duration,
 }
@@ -26,7 +26,7 @@ impl Measured {
         self.took += took;
     }
 
-    fn per_second(self) -> u64 {
+    pub(super) fn per_second(self) -> u64 {
         per_second(self.tasks, self.took)
     }
 }
@@ -111,7 +111,11 @@ async fn claim_then_apply(
 }
 
 /// Completes one batch and claims the next in the same trip, until nothing is left.
-async fn claim_with_apply(scene: &mut Scene, batch: usize, effort: &Effort) -> Result<Measured> {
+pub(super) async fn claim_with_apply(
+    scene: &mut Scene,
+    batch: usize,
+    effort: &Effort,
+) -> Result<Measured> {
     let mut both = Measured::default();
     let (mut tasks, took) = scene.claim(batch).await?;
     both.add(0, took);
