@@ -26,6 +26,7 @@ mod readers;
 mod row;
 mod sql;
 mod transaction;
+mod watch;
 mod writer;
 
 use std::fmt;
@@ -84,6 +85,10 @@ impl SqliteStore {
         }));
         let state = WriterState {
             connection,
+            path: match &options.place {
+                Place::Memory => None,
+                Place::File(path) => Some(path.clone()),
+            },
             clock: Arc::clone(&options.clock),
             wakes: Arc::clone(&wakes),
             error_bytes_max: options.limits.error_bytes_max,

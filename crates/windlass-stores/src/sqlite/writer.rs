@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,15 +19,13 @@ use windlass_core::{Clock, Error, ErrorKind, Result};
 use super::connection::while_busy;
 use super::error::During;
 use super::transaction::Tx;
+use super::watch::{self, Watch};
 use crate::wakes::Wakes;
 
 /// Most items that one transaction takes up, unless a single call brings more.
 const ITEMS_MAX: usize = 1_000;
 /// Longest time that one transaction collects.
 const COLLECT_MAX: Duration = Duration::from_millis(5);
-/// How often the writer looks for the writes of other processes, while someone waits for them.
-const WATCH_EVERY: Duration = Duration::from_millis(5);
-
 /// The way in to the writing thread.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -167,20 +166,16 @@ impl Drop for Writer {
 /// What the writing thread owns.
 pub(super) struct WriterState {
     pub(super) connection: Connection,
+    /// Where other processes may write too.
+    pub(super) path: Option<PathBuf>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) wakes: Arc<Wakes>,
     pub(super) error_bytes_max: usize,
 }
 
-/// What the writing thread last saw of other processes.
-struct Watch {
-    data_version: i64,
-    looked_at: Instant,
-}
-
 impl WriterState {
     fn serve(self, inbox: &Inbox) {
-        let mut watch = Watch { data_version: self.data_version(), looked_at: Instant::now() };
+        let mut watch = self.path.as_deref().map(|path| Watch::of(path, &self.connection));
         loop {
             let mut calls = inbox.calls.lock();
             if let Some(first) = calls.take() {
@@ -190,27 +185,19 @@ impl WriterState {
                 return;
             } else {
                 // An idle process rests until someone calls or waits.
-                if self.wakes.is_awaited() {
-                    inbox.arrived.wait_for(&mut calls, WATCH_EVERY);
+                if watch.is_some() && self.wakes.is_awaited() {
+                    inbox.arrived.wait_for(&mut calls, watch::EVERY);
                 } else {
                     inbox.arrived.wait(&mut calls);
                 }
                 drop(calls);
             }
-            self.look_for_others(&mut watch);
-        }
-    }
-
-    /// Rings when another process has written, if someone waits and it is time to look.
-    fn look_for_others(&self, watch: &mut Watch) {
-        if watch.looked_at.elapsed() < WATCH_EVERY || !self.wakes.is_awaited() {
-            return;
-        }
-        watch.looked_at = Instant::now();
-        let version = self.data_version();
-        if version != watch.data_version {
-            watch.data_version = version;
-            self.wakes.ring_all();
+            if let Some(watch) = &mut watch
+                && self.wakes.is_awaited()
+                && watch.sees_others(&self.connection)
+            {
+                self.wakes.ring_all();
+            }
         }
     }
 
@@ -269,13 +256,6 @@ impl WriterState {
         }
         self.wakes.finished(&ended);
         Ok(())
-    }
-
-    /// Changes when, and only when, another connection has written to the file.
-    fn data_version(&self) -> i64 {
-        self.connection
-            .pragma_query_value(None, "data_version", |row| row.get(0))
-            .unwrap_or_default()
     }
 }
 
