@@ -15,6 +15,7 @@ use crate::failure::Outcome;
 use crate::handler::{Handler, Registry};
 use crate::healthchecker::Health;
 use crate::heartbeater::Heartbeater;
+use crate::inline::Inline;
 use crate::quotas::Queues;
 use crate::station::{Settings, Station, Unknown};
 use crate::task::{DEFAULT_QUEUE, Task};
@@ -62,12 +63,12 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         }
     }
 
-    /// Gives handlers something to share. Comes before the handlers, which name its type.
+    /// Gives the handlers that follow something to share; those before keep what they had.
     pub fn state<N: Send + Sync + 'static>(self, state: N) -> WorkerBuilder<N> {
         WorkerBuilder {
             client: self.client,
             state: Arc::new(state),
-            registry: Registry::default(),
+            registry: self.registry,
             queues: self.queues,
             is_strict: self.is_strict,
             priorities: self.priorities,
@@ -185,6 +186,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         });
         let ended = tokio::spawn(work(station, heartbeater, health, stop.clone(), drained.clone()));
         Ok(Worker { stop, drained, ended, health: told })
+    }
+
+    /// Does not work by itself: the caller has tasks run one by one. Without queues named, all are
+    /// served.
+    pub fn inline(self) -> Result<Inline> {
+        let serves_all = self.queues.is_empty();
+        let (client, settings, registry) = self.into_parts()?;
+        Ok(Inline::new(Station::new(client, settings, registry), serves_all))
     }
 
     fn into_parts(mut self) -> Result<(Client, Settings, Registry)> {

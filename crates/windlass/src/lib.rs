@@ -27,12 +27,14 @@
 //! # }
 //! ```
 
+pub mod testing;
+
 pub use windlass_core as core;
 pub use windlass_core::retry::Backoff;
 pub use windlass_core::{Error, ErrorKind, Priority, Result, TaskId, Timestamp};
 pub use windlass_engine::{
-    Client, Configure, Context, Enqueue, Failure, Handle, Handler, Health, Options, Outcome, Task,
-    Unknown, Worker, WorkerBuilder, cancelled, discard, retry_after, snooze,
+    Client, Configure, Context, Enqueue, Failure, Handle, Handler, Health, Inline, Options,
+    Outcome, Task, Unknown, Worker, WorkerBuilder, cancelled, discard, retry_after, snooze,
 };
 pub use windlass_stores::open;
 
