@@ -10,6 +10,7 @@ use windlass_core::{Ending, Result};
 
 use crate::context::{Context, RunContext};
 use crate::failure::{Failure, Outcome};
+use crate::hooks::Hooks;
 use crate::slots::Slot;
 use crate::task::{Task, encode};
 
@@ -47,6 +48,7 @@ type Erased = Box<dyn Fn(Bytes, RunContext, Slot) -> Running + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Registry {
     handlers: HashMap<&'static str, Erased>,
+    pub(crate) hooks: Hooks,
 }
 
 impl Registry {

@@ -16,6 +16,7 @@ mod handle;
 mod handler;
 mod healthchecker;
 mod heartbeater;
+mod hooks;
 mod identity;
 mod inline;
 mod intake;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use windlass_core::store::{PrioritySet, RunOrder};
-use windlass_core::{Clock, Error, Priority, QueueName, Result, SystemClock};
+use windlass_core::{Claimed, Clock, Ending, Error, Priority, QueueName, Result, SystemClock};
 
 use crate::client::Client;
 use crate::context::Context;
@@ -93,6 +93,21 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         F: Fn(T, Context<S>) -> Outcome<T::Output> + Send + Sync + 'static,
     {
         self.registry.add_blocking(handler, Arc::clone(&self.state));
+        self
+    }
+
+    /// Calls this before every run: for logging, metrics and the like. It must not block. It gets
+    /// what the worker knows of the task, whatever its kind; every run already has a `tracing` span
+    /// `task` with its id, kind, queue and attempt.
+    pub fn before(mut self, hook: impl Fn(&Claimed) + Send + Sync + 'static) -> Self {
+        self.registry.hooks.add_before(hook);
+        self
+    }
+
+    /// Calls this after every run with how it ended, be it by a timeout, a panic or a lost lease. It
+    /// must not block. The end is not in the store yet, which may still refuse it.
+    pub fn after(mut self, hook: impl Fn(&Claimed, &Ending) + Send + Sync + 'static) -> Self {
+        self.registry.hooks.add_after(hook);
         self
     }
 

@@ -26,6 +26,7 @@ mod readers;
 mod row;
 mod sql;
 mod transaction;
+mod within;
 mod writer;
 
 use std::fmt;
@@ -45,6 +46,7 @@ use windlass_core::unique::UniqueScope;
 use windlass_core::{Error, ErrorKind, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
 pub use options::SqliteOptions;
+pub use rusqlite;
 
 use crate::wakes::Wakes;
 use connection::Place;
@@ -132,7 +134,7 @@ impl Store for SqliteStore {
                 schedule_resolution: Duration::from_millis(1),
                 list_order: ListOrder::NewestFirst,
                 is_shared: is_file,
-                has_transactions: false,
+                has_transactions: is_file,
                 has_events: false,
                 has_series: false,
             },

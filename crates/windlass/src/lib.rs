@@ -28,18 +28,28 @@
 //! ```
 
 pub mod testing;
+#[cfg(feature = "sqlite")]
+pub mod transaction;
 
 pub use windlass_core as core;
 pub use windlass_core::retry::Backoff;
-pub use windlass_core::{Error, ErrorKind, Priority, Result, TaskId, Timestamp};
+pub use windlass_core::{
+    Claimed, Ending, Error, ErrorKind, Priority, Result, State, TaskId, TaskRecord, Timestamp,
+};
 pub use windlass_engine::{
     Client, Configure, Context, Enqueue, Failure, Handle, Handler, Health, Inline, Options,
     Outcome, Task, Unknown, Worker, WorkerBuilder, cancelled, discard, retry_after, snooze,
 };
 pub use windlass_stores::open;
+/// The driver of the embedded file, in the version whose transactions
+/// [`transaction::Within`] takes.
+#[cfg(feature = "sqlite")]
+pub use windlass_stores::sqlite::rusqlite;
 
 /// Everything that a program with tasks and handlers needs.
 pub mod prelude {
+    #[cfg(feature = "sqlite")]
+    pub use crate::transaction::{CompleteWithin, Within};
     pub use crate::{
         Backoff, Client, Configure, Context, Failure, Handle, Options, Outcome, Priority, Task,
         Worker, cancelled, discard, retry_after, snooze,

@@ -42,3 +42,13 @@ fn priorities_and_queues() {
 fn testing_handlers() {
     check("testing_handlers", "three tests, no database, no waiting");
 }
+
+#[test]
+fn transactional_enqueue() {
+    check("transactional_enqueue", "committed: 1 order, 1 invoice, number 1");
+}
+
+#[test]
+fn axum_app() {
+    check("axum_app", "state: completed\nstopped");
+}
