@@ -38,7 +38,7 @@ pub struct WorkerBuilder<S> {
 }
 
 /// A worker that runs in the background; stop it with [`Worker::stop`].
-#[must_use = "a worker that is dropped stops without finishing its tasks"]
+#[must_use = "a worker that is dropped goes on, and cannot be stopped gracefully"]
 pub struct Worker {
     stop: CancellationToken,
     drained: CancellationToken,

@@ -60,3 +60,23 @@ pub mod prelude {
 pub async fn connect(url: &str) -> Result<Client> {
     Ok(Client::new(open(url).await?))
 }
+
+/// The guide's programs, compiled and run.
+#[cfg(doctest)]
+mod guide {
+    macro_rules! pages {
+        ($($name:ident = $file:literal;)*) => {
+            $(#[doc = include_str!(concat!("../../../docs/guide/", $file, ".md"))]
+            mod $name {})*
+        };
+    }
+    pages! {
+        getting_started = "getting-started";
+        outcomes_and_retries = "outcomes-and-retries";
+        queues_and_priorities = "queues-and-priorities";
+        shutdown = "shutdown";
+        testing = "testing";
+        transactions = "transactions";
+        uniqueness = "uniqueness";
+    }
+}
