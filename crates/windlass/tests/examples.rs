@@ -1,5 +1,7 @@
 //! Every example runs to its end, says what it promises, and leaves nothing behind.
 
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
 use std::process::Command;
 
 /// Runs an example in an empty folder; answers what it printed.

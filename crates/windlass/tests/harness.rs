@@ -1,5 +1,7 @@
 //! The harness: tasks run when the test says so, and time passes when it says so.
 
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
 use std::sync::Mutex;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Hooks see every run begin and end, and can do no harm.
 
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Submits and completions inside the caller's own SQLite transactions.
 
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
