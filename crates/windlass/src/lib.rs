@@ -26,6 +26,19 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! - [`Task`] is a payload that declares itself, with the [`Options`] of its kind; a submit may set
+//!   its own through [`Configure`].
+//! - A handler is any `async fn(T, Context<S>) -> Outcome<T::Output>`, or a [`Handler`]. Any error
+//!   is retried; [`retry_after`], [`discard`], [`snooze`] and [`cancelled`] say otherwise.
+//! - [`Client`] submits and looks after tasks, [`Handle`] waits for one, [`Worker`] runs them.
+//! - [`testing`] runs handlers in tests without a database and without waiting.
+#![cfg_attr(
+    feature = "sqlite",
+    doc = "- [`transaction`] makes a task part of your own SQLite transaction."
+)]
+//!
+//! The guide is in `docs/guide` of the repository; every program in it is compiled and run as a test.
 
 pub mod testing;
 #[cfg(feature = "sqlite")]

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use windlass::Handler;
 use windlass::core::State;
 use windlass::prelude::*;
 use windlass::testing::Harness;
@@ -146,4 +147,44 @@ async fn handlers_keep_the_state_that_was_given_before_them() {
     assert_eq!(harness.drain().await.unwrap(), 1);
     let task = harness.task(&handle).await.unwrap();
     assert_eq!(task.history.last_error(), Some("no luck"));
+}
+
+#[tokio::test]
+async fn the_existing_task_is_returned_in_whatever_order_that_was_asked_for() {
+    let harness = counting();
+    let first = harness.client().enqueue(Step(0)).unique("key").await.unwrap();
+    for submit in [
+        harness.client().enqueue(Step(1)).unique("key").or_existing(),
+        harness.client().enqueue(Step(1)).or_existing().unique("key"),
+    ] {
+        let second = submit.await.unwrap();
+        assert_eq!((second.id(), second.is_new()), (first.id(), false));
+    }
+}
+
+/// A handler with something of its own.
+struct Adder(u32);
+
+impl Handler<Step, ()> for Adder {
+    async fn run(&self, task: Step, _cx: Context<()>) -> Outcome<u32> {
+        Ok(self.0 + task.0)
+    }
+}
+
+#[tokio::test]
+async fn a_struct_can_be_a_handler() {
+    let harness = Harness::new(|worker| worker.handle(Adder(40))).unwrap();
+    let handle = harness.client().enqueue(Step(2)).await.unwrap();
+    harness.drain().await.unwrap();
+    assert_eq!(handle.output().await.unwrap(), Some(42));
+}
+
+#[tokio::test]
+async fn a_closure_can_be_a_handler() {
+    let offset = 40;
+    let handler = move |task: Step, _cx: Context<()>| async move { Ok(task.0 + offset) };
+    let harness = Harness::new(|worker| worker.handle(handler)).unwrap();
+    let handle = harness.client().enqueue(Step(2)).await.unwrap();
+    harness.drain().await.unwrap();
+    assert_eq!(handle.output().await.unwrap(), Some(42));
 }

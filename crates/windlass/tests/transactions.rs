@@ -14,6 +14,9 @@ use windlass::prelude::*;
 use windlass::rusqlite::{Connection, Transaction, TransactionBehavior};
 use windlass::{Client, Error, ErrorKind};
 
+/// Far less than the 30 seconds after which a wait that missed its wake-up looks again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 #[derive(Serialize, Deserialize)]
 struct Ship(i64);
 
@@ -65,7 +68,7 @@ fn begin(connection: &mut Connection) -> Transaction<'_> {
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
+    tokio::time::timeout(PATIENCE, future).await.expect("in time")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,7 +271,8 @@ async fn a_late_completion_is_refused(is_run_again: bool) {
         assert_eq!(soon(handle.wait()).await.unwrap(), 2);
     }
     start.send(()).unwrap();
-    let error = tokio::task::spawn_blocking(move || heard.recv().unwrap()).await.unwrap();
+    let error = tokio::task::spawn_blocking(move || heard.recv_timeout(PATIENCE)).await.unwrap();
+    let error = error.expect("the completion is refused");
     assert_eq!(error.kind(), ErrorKind::LeaseLost);
     worker.stop().await.unwrap();
     assert_eq!(shop.shipped(), 0);
