@@ -11,7 +11,12 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use windlass::ErrorKind;
 use windlass::prelude::*;
-use windlass::rusqlite::{Connection, Result as SqlResult, TransactionBehavior};
+use windlass::rusqlite::{Connection, TransactionBehavior};
+
+const SCHEMA: &str = include_str!("shop/schema.sql");
+const ORDER: &str = include_str!("shop/order.sql");
+const INVOICE: &str = include_str!("shop/invoice.sql");
+const COUNT: &str = include_str!("shop/count.sql");
 
 #[derive(Serialize, Deserialize)]
 struct Invoice {
@@ -27,7 +32,7 @@ impl Task for Invoice {
 fn invoice(task: Invoice, cx: Context<PathBuf>) -> Outcome<i64> {
     let mut shop = Connection::open(cx.state())?;
     let tx = shop.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    tx.execute("INSERT INTO invoices (for_order) VALUES (?1)", [task.order])?;
+    tx.execute(INVOICE, [task.order])?;
     let number = tx.last_insert_rowid();
     // An error here (the run was given up, another may be under way) rolls the invoice back.
     cx.complete_within(&tx, &number)?;
@@ -42,15 +47,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Windlass first: it makes the file, and your tables live beside its own.
     let client = windlass::connect(&format!("sqlite:{}", path.display())).await?;
     let mut shop = Connection::open(&path)?;
-    shop.execute_batch(
-        "CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL);
-         CREATE TABLE invoices (id INTEGER PRIMARY KEY, for_order INTEGER NOT NULL);",
-    )?;
+    shop.execute_batch(SCHEMA)?;
     let worker = client.worker().state(path).handle_blocking(invoice).start().await?;
 
     // Both or neither: here neither, since the transaction is dropped.
     let tx = shop.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    tx.execute("INSERT INTO orders (item) VALUES ('a mistake')", [])?;
+    tx.execute(ORDER, ["a mistake"])?;
     let order = tx.last_insert_rowid();
     let handle = client.enqueue(Invoice { order }).within(&tx)?;
     drop(tx);
@@ -60,15 +62,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Here both.
     let tx = shop.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    tx.execute("INSERT INTO orders (item) VALUES ('a kite')", [])?;
+    tx.execute(ORDER, ["a kite"])?;
     let order = tx.last_insert_rowid();
     let handle = client.enqueue(Invoice { order }).within(&tx)?;
     tx.commit()?;
     let number = handle.wait().await?;
-    let count = |table| shop.query_row(table, [], |row| row.get::<_, i64>(0));
-    let orders: SqlResult<i64> = count("SELECT count(*) FROM orders");
-    let invoices = count("SELECT count(*) FROM invoices");
-    println!("committed: {} order, {} invoice, number {number}", orders?, invoices?);
+    let (orders, invoices): (i64, i64) =
+        shop.query_row(COUNT, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    println!("committed: {orders} order, {invoices} invoice, number {number}");
     worker.stop().await?;
     Ok(())
 }
