@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, no server.
 //!
-//! One thread writes ([`writer`]) and commits in groups; reads have connections of their own. What
-//! a write does to a task is decided by [`windlass_core::state`] and placed by [`row`]. Several
+//! One thread writes (`writer`) and commits in groups; reads have connections of their own. What
+//! a write does to a task is decided by [`windlass_core::state`] and placed by `row`. Several
 //! processes may use one file at once: each transaction begins with the write lock, so what it has
 //! checked stays true until it commits.
 

@@ -8,8 +8,10 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use windlass::core::State;
-use windlass::core::store::{Depth, Finding, Severity};
+use windlass::core::store::{
+    Beat, ClaimParams, Depth, Finding, Quota, Severity, WaitParams, Wake, WorkerCard,
+};
+use windlass::core::{QueueName, State, WorkerId};
 use windlass::prelude::*;
 use windlass::rusqlite::{Connection, Transaction, TransactionBehavior};
 use windlass::{Client, Error, ErrorKind};
@@ -72,12 +74,9 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_makes_the_task_and_wakes_an_idle_worker() {
+async fn a_commit_makes_the_task_and_a_worker_runs_it() {
     let shop = Shop::open().await;
     let worker = shop.client.worker().handle(ship).start().await.unwrap();
-    // Run one first, so that the worker is on its way to wait for more.
-    let first = shop.client.enqueue(Ship(1)).await.unwrap();
-    soon(first.wait()).await.unwrap();
     let handle = {
         let mut connection = shop.connect();
         let tx = begin(&mut connection);
@@ -89,6 +88,33 @@ async fn a_commit_makes_the_task_and_wakes_an_idle_worker() {
     assert_eq!(soon(handle.wait()).await.unwrap(), 2);
     worker.stop().await.unwrap();
     shop.check_books().await;
+}
+
+#[tokio::test]
+async fn a_commit_wakes_those_who_wait_for_work() {
+    let shop = Shop::open().await;
+    let (store, worker) = (shop.client.store(), WorkerId::new("waiting"));
+    let (card, lease) = (WorkerCard::default(), PATIENCE);
+    let beat = Beat { worker: worker.clone(), card, lease, held: None, progress: Vec::new() };
+    store.beat(beat).await.unwrap();
+    let quotas = vec![Quota::of(QueueName::new("default").unwrap(), 1)];
+    let claim = ClaimParams { worker, quotas, limit: 1, suspects_at_most: 1 };
+    let nothing = store.claim(claim).await.unwrap();
+    let wait = store.wait(WaitParams {
+        queues: vec![QueueName::new("default").unwrap()],
+        since: Some(nothing.mark),
+        tasks: Vec::new(),
+        at_most: PATIENCE,
+    });
+    let commit = async {
+        let mut connection = shop.connect();
+        let tx = begin(&mut connection);
+        shop.client.enqueue(Ship(1)).within(&tx).unwrap();
+        tx.commit().unwrap();
+    };
+    // In this order: the wait has begun when the transaction commits.
+    let (wake, ()) = tokio::join!(biased; wait, commit);
+    assert!(matches!(wake.unwrap(), Wake::Work));
 }
 
 #[tokio::test]
