@@ -94,6 +94,11 @@ impl Client {
         WorkerBuilder::new(self.clone(), ())
     }
 
+    /// A task that was submitted elsewhere or before, by its id; whether there is one shows in use.
+    pub fn handle<T: Task>(&self, id: TaskId) -> Handle<T> {
+        Handle::new(self.clone(), id, false)
+    }
+
     /// Everything that is kept of a task; `None` when there is no such task (any more).
     pub async fn get(&self, id: &TaskId) -> Result<Option<TaskRecord>> {
         let params = GetParams { ids: vec![id.clone()], parts: Parts::ALL };
@@ -151,6 +156,20 @@ pub struct Enqueue<T> {
     payload: Result<Bytes>,
     options: Options,
     task: PhantomData<fn() -> T>,
+}
+
+impl<T: Task> Enqueue<T> {
+    /// Submits at once by other means than the client's, such as the caller's own transaction.
+    #[doc(hidden)]
+    pub fn submit_by(
+        self,
+        insert: impl FnOnce(&dyn Store, NewTask) -> Result<(TaskId, Inserted)>,
+    ) -> Result<Handle<T>> {
+        let task = self.options.into_task(T::KIND, self.payload?, self.client.config())?;
+        let (id, inserted) = insert(&**self.client.store(), task)?;
+        let (id, is_new) = accept(id, inserted)?;
+        Ok(Handle::new(self.client, id, is_new))
+    }
 }
 
 impl<T: Task> Configure for Enqueue<T> {

@@ -2,11 +2,18 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use windlass_core::{Claimed, Epoch, Kind, QueueName, TaskId};
+use windlass_core::dice::Dice;
+use windlass_core::limits::check_size;
+use windlass_core::state::finish;
+use windlass_core::{Claimed, Ending, Epoch, Kind, QueueName, Result, TaskId, Transition};
 
 use crate::client::Client;
 use crate::leases::ProgressNote;
+use crate::task::encode;
 
 /// What a handler knows of its run, and the worker's state.
 pub struct Context<S> {
@@ -19,12 +26,9 @@ pub struct Context<S> {
 pub(crate) struct RunContext(Arc<Inner>);
 
 struct Inner {
-    id: TaskId,
-    epoch: Epoch,
-    kind: Kind,
-    queue: QueueName,
-    attempt: u32,
-    crashes: u32,
+    /// Without its payload, which the handler has.
+    task: Claimed,
+    started: Instant,
     cancel: CancellationToken,
     progress: ProgressNote,
     client: Client,
@@ -38,12 +42,8 @@ impl RunContext {
         client: Client,
     ) -> Self {
         Self(Arc::new(Inner {
-            id: task.id.clone(),
-            epoch: task.epoch,
-            kind: task.kind.clone(),
-            queue: task.queue.clone(),
-            attempt: task.attempts,
-            crashes: task.crashes,
+            task: Claimed { payload: Bytes::new(), ..task.clone() },
+            started: Instant::now(),
             cancel,
             progress,
             client,
@@ -63,37 +63,37 @@ impl<S> Context<S> {
 
     /// Names the task.
     pub fn task_id(&self) -> &TaskId {
-        &self.run.0.id
+        &self.run.0.task.id
     }
 
     /// The fencing token of this run: larger than that of any earlier run of this task.
     pub fn epoch(&self) -> Epoch {
-        self.run.0.epoch
+        self.run.0.task.epoch
     }
 
     /// Differs from run to run; for outside systems that take an idempotency key per attempt.
     pub fn idempotency_token(&self) -> String {
-        format!("{}:{}", self.run.0.id, self.run.0.epoch)
+        format!("{}:{}", self.run.0.task.id, self.run.0.task.epoch)
     }
 
     /// The kind under which the task was submitted.
     pub fn kind(&self) -> &Kind {
-        &self.run.0.kind
+        &self.run.0.task.kind
     }
 
     /// The queue that the task stood in.
     pub fn queue(&self) -> &QueueName {
-        &self.run.0.queue
+        &self.run.0.task.queue
     }
 
     /// The number of this run against the retry budget, from 1.
     pub fn attempt(&self) -> u32 {
-        self.run.0.attempt
+        self.run.0.task.attempts
     }
 
     /// How many runs of this task were lost with their worker.
     pub fn crashes(&self) -> u32 {
-        self.run.0.crashes
+        self.run.0.task.crashes
     }
 
     /// A client of the same store, to submit more tasks.
@@ -114,5 +114,17 @@ impl<S> Context<S> {
     /// True when the run should stop.
     pub fn is_cancelled(&self) -> bool {
         self.run.0.cancel.is_cancelled()
+    }
+
+    /// What the success of this run comes to, for those who record it by other means than the
+    /// worker's, such as the handler's own transaction.
+    #[doc(hidden)]
+    pub fn completion<O: Serialize>(&self, output: &O) -> Result<Transition> {
+        let (run, config) = (&self.run.0, self.client().config());
+        let result = encode("the result", output)?;
+        check_size("result", result.len(), config.limits.result_bytes_max)?;
+        let ending = Ending::Completed { result: Some(result) };
+        let transition = finish(&run.task, ending, &config.task.retry, &mut Dice::thrown());
+        Ok(transition.took(run.started.elapsed()))
     }
 }

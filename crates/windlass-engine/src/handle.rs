@@ -58,21 +58,29 @@ impl<T: Task> Handle<T> {
                 at_most: WAIT_AT_MOST,
             };
             self.client.store().wait(params).await?;
-            let record = self.record().await?;
-            match record.state {
-                State::Completed => return self.output(&record),
-                State::DeadLetter | State::Cancelled => {
-                    let (id, state) = (&self.id, record.state);
-                    let why = record.history.last_error().unwrap_or("no error was given");
-                    let text = format!("task {id} ended {state}: {why}");
-                    return Err(Error::new(ErrorKind::Conflict, text));
-                }
-                State::Scheduled | State::Pending | State::Running | State::Retrying => {}
+            if let Some(output) = self.output().await? {
+                return Ok(output);
             }
         }
     }
 
-    fn output(&self, record: &TaskRecord) -> Result<T::Output> {
+    /// What the handler returned, without waiting: `None` while the task is not finished. Errors as
+    /// [`Handle::wait`].
+    pub async fn output(&self) -> Result<Option<T::Output>> {
+        let record = self.record().await?;
+        match record.state {
+            State::Completed => self.read(&record).map(Some),
+            State::DeadLetter | State::Cancelled => {
+                let (id, state) = (&self.id, record.state);
+                let why = record.history.last_error().unwrap_or("no error was given");
+                let text = format!("task {id} ended {state}: {why}");
+                Err(Error::new(ErrorKind::Conflict, text))
+            }
+            State::Scheduled | State::Pending | State::Running | State::Retrying => Ok(None),
+        }
+    }
+
+    fn read(&self, record: &TaskRecord) -> Result<T::Output> {
         // A handler without a result, in whatever language, has returned null.
         let bytes = record.result.as_deref().unwrap_or(b"null");
         serde_json::from_slice(bytes).map_err(|cause| {

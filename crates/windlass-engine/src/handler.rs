@@ -10,6 +10,7 @@ use windlass_core::{Ending, Result};
 
 use crate::context::{Context, RunContext};
 use crate::failure::{Failure, Outcome};
+use crate::hooks::Hooks;
 use crate::slots::Slot;
 use crate::task::{Task, encode};
 
@@ -30,12 +31,25 @@ impl<T, S, F, R> Handler<T, S> for F
 where
     T: Task,
     F: Fn(T, Context<S>) -> R + Send + Sync + 'static,
-    R: Future<Output = Outcome<T::Output>> + Send,
+    R: Run<T::Output> + Send,
 {
     fn run(&self, task: T, cx: Context<S>) -> impl Future<Output = Outcome<T::Output>> + Send {
         self(task, cx)
     }
 }
+
+/// What an async handler returns. A name of its own for the sake of the compiler's messages.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "this handler is not an `async fn` that returns `Outcome<{O}>`",
+    label = "returns `{Self}`",
+    note = "the output of a handler is the `Output` of its task, here `{O}`",
+    note = "a function without `async`, which blocks its thread, is added by `.handle_blocking(…)`"
+)]
+pub trait Run<O>: Future<Output = Outcome<O>> {}
+
+#[diagnostic::do_not_recommend]
+impl<O, R: Future<Output = Outcome<O>>> Run<O> for R {}
 
 /// A run under way; ends with what it came to.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Ending> + Send>>;
@@ -47,6 +61,7 @@ type Erased = Box<dyn Fn(Bytes, RunContext, Slot) -> Running + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Registry {
     handlers: HashMap<&'static str, Erased>,
+    pub(crate) hooks: Hooks,
 }
 
 impl Registry {

@@ -26,6 +26,14 @@ pub(crate) async fn run(
     controls: &Controls,
     slot: Slot,
 ) -> Ending {
+    let hooks = &station.registry.hooks;
+    hooks.before(task);
+    let ending = work_on(station, task, controls, slot).await;
+    hooks.after(task, &ending);
+    ending
+}
+
+async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: Slot) -> Ending {
     let now = station.store_now();
     let deadline = task.spec.extras.deadline;
     if deadline.is_some_and(|deadline| deadline <= now) {

@@ -35,7 +35,7 @@ pub(crate) fn start(
     })
 }
 
-fn judge(station: &Station, ended: Ended) -> Transition {
+pub(crate) fn judge(station: &Station, ended: Ended) -> Transition {
     let backoff = &station.client.config().task.retry;
     let transition = finish(&ended.task, ended.ending, backoff, &mut station.dice.lock());
     match ended.took {
@@ -45,7 +45,7 @@ fn judge(station: &Station, ended: Ended) -> Transition {
 }
 
 /// Reports until the store has answered; while it is away, endings wait here.
-async fn report(station: &Station, transitions: Vec<Transition>) {
+pub(crate) async fn report(station: &Station, transitions: Vec<Transition>) {
     let mut has_failed = false;
     loop {
         let then_claim = station.next_claim();

@@ -63,6 +63,7 @@ pub struct Options {
     metadata: BTreeMap<String, String>,
     idempotency_key: Option<String>,
     unique: Option<Unique>,
+    on_conflict: OnConflict,
     traceparent: Option<String>,
     parent: Option<TaskId>,
 }
@@ -99,7 +100,7 @@ impl Options {
                 },
             },
             idempotency_key: self.idempotency_key,
-            unique: self.unique,
+            unique: self.unique.map(|unique| Unique { on_conflict: self.on_conflict, ..unique }),
         };
         task.validate(&config.limits)?;
         Ok(task)
@@ -220,9 +221,7 @@ pub trait Configure: Sized {
     /// A submit that meets the unique key of another task gets that task instead of an error.
     #[must_use]
     fn or_existing(mut self) -> Self {
-        if let Some(unique) = &mut self.options_mut().unique {
-            unique.on_conflict = OnConflict::Return;
-        }
+        self.options_mut().on_conflict = OnConflict::Return;
         self
     }
 

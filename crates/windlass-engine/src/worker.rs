@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use windlass_core::store::{PrioritySet, RunOrder};
-use windlass_core::{Clock, Error, Priority, QueueName, Result, SystemClock};
+use windlass_core::{Claimed, Clock, Ending, Error, Priority, QueueName, Result, SystemClock};
 
 use crate::client::Client;
 use crate::context::Context;
@@ -15,6 +15,7 @@ use crate::failure::Outcome;
 use crate::handler::{Handler, Registry};
 use crate::healthchecker::Health;
 use crate::heartbeater::Heartbeater;
+use crate::inline::Inline;
 use crate::quotas::Queues;
 use crate::station::{Settings, Station, Unknown};
 use crate::task::{DEFAULT_QUEUE, Task};
@@ -37,7 +38,7 @@ pub struct WorkerBuilder<S> {
 }
 
 /// A worker that runs in the background; stop it with [`Worker::stop`].
-#[must_use = "a worker that is dropped stops without finishing its tasks"]
+#[must_use = "a worker that is dropped goes on, and cannot be stopped gracefully"]
 pub struct Worker {
     stop: CancellationToken,
     drained: CancellationToken,
@@ -62,12 +63,12 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         }
     }
 
-    /// Gives handlers something to share. Comes before the handlers, which name its type.
+    /// Gives the handlers that follow something to share; those before keep what they had.
     pub fn state<N: Send + Sync + 'static>(self, state: N) -> WorkerBuilder<N> {
         WorkerBuilder {
             client: self.client,
             state: Arc::new(state),
-            registry: Registry::default(),
+            registry: self.registry,
             queues: self.queues,
             is_strict: self.is_strict,
             priorities: self.priorities,
@@ -92,6 +93,21 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         F: Fn(T, Context<S>) -> Outcome<T::Output> + Send + Sync + 'static,
     {
         self.registry.add_blocking(handler, Arc::clone(&self.state));
+        self
+    }
+
+    /// Calls this before every run: for logging, metrics and the like. It must not block. It gets
+    /// what the worker knows of the task, whatever its kind; every run already has a `tracing` span
+    /// `task` with its id, kind, queue and attempt.
+    pub fn before(mut self, hook: impl Fn(&Claimed) + Send + Sync + 'static) -> Self {
+        self.registry.hooks.add_before(hook);
+        self
+    }
+
+    /// Calls this after every run with how it ended, be it by a timeout, a panic or a lost lease. It
+    /// must not block. The end is not in the store yet, which may still refuse it.
+    pub fn after(mut self, hook: impl Fn(&Claimed, &Ending) + Send + Sync + 'static) -> Self {
+        self.registry.hooks.add_after(hook);
         self
     }
 
@@ -185,6 +201,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         });
         let ended = tokio::spawn(work(station, heartbeater, health, stop.clone(), drained.clone()));
         Ok(Worker { stop, drained, ended, health: told })
+    }
+
+    /// Does not work by itself: the caller has tasks run one by one. Without queues named, all are
+    /// served.
+    pub fn inline(self) -> Result<Inline> {
+        let serves_all = self.queues.is_empty();
+        let (client, settings, registry) = self.into_parts()?;
+        Ok(Inline::new(Station::new(client, settings, registry), serves_all))
     }
 
     fn into_parts(mut self) -> Result<(Client, Settings, Registry)> {

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, no server.
 //!
-//! One thread writes ([`writer`]) and commits in groups; reads have connections of their own. What
-//! a write does to a task is decided by [`windlass_core::state`] and placed by [`row`]. Several
+//! One thread writes (`writer`) and commits in groups; reads have connections of their own. What
+//! a write does to a task is decided by [`windlass_core::state`] and placed by `row`. Several
 //! processes may use one file at once: each transaction begins with the write lock, so what it has
 //! checked stays true until it commits.
 
@@ -27,6 +27,7 @@ mod row;
 mod sql;
 mod transaction;
 mod watch;
+mod within;
 mod writer;
 
 use std::fmt;
@@ -46,6 +47,7 @@ use windlass_core::unique::UniqueScope;
 use windlass_core::{Error, ErrorKind, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
 pub use options::SqliteOptions;
+pub use rusqlite;
 
 use crate::wakes::Wakes;
 use connection::Place;
@@ -137,7 +139,7 @@ impl Store for SqliteStore {
                 schedule_resolution: Duration::from_millis(1),
                 list_order: ListOrder::NewestFirst,
                 is_shared: is_file,
-                has_transactions: false,
+                has_transactions: is_file,
                 has_events: false,
                 has_series: false,
             },

@@ -22,10 +22,15 @@ async fn greet(task: Greet, cx: Context<()>) -> Outcome<String> {
 }
 
 #[tokio::main]
-async fn main() -> windlass::Result<()> {
-    let client = windlass::connect("sqlite:hello.db").await?;
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A real program would say `windlass::connect("sqlite:tasks.db")`.
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("tasks.db");
+    let client = windlass::connect(&format!("sqlite:{}", file.display())).await?;
+
     let worker = client.worker().handle(greet).concurrency(4).start().await?;
     let handle = client.enqueue(Greet { name: "world".into() }).await?;
     println!("{}", handle.wait().await?);
-    worker.stop().await
+    worker.stop().await?;
+    Ok(())
 }

@@ -26,18 +26,43 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! - [`Task`] is a payload that declares itself, with the [`Options`] of its kind; a submit may set
+//!   its own through [`Configure`].
+//! - A handler is any `async fn(T, Context<S>) -> Outcome<T::Output>`, or a [`Handler`]. Any error
+//!   is retried; [`retry_after`], [`discard`], [`snooze`] and [`cancelled`] say otherwise.
+//! - [`Client`] submits and looks after tasks, [`Handle`] waits for one, [`Worker`] runs them.
+//! - [`testing`] runs handlers in tests without a database and without waiting.
+#![cfg_attr(
+    feature = "sqlite",
+    doc = "- [`transaction`] makes a task part of your own SQLite transaction."
+)]
+//!
+//! The guide is in `docs/guide` of the repository; every program in it is compiled and run as a test.
+
+pub mod testing;
+#[cfg(feature = "sqlite")]
+pub mod transaction;
 
 pub use windlass_core as core;
 pub use windlass_core::retry::Backoff;
-pub use windlass_core::{Error, ErrorKind, Priority, Result, TaskId, Timestamp};
+pub use windlass_core::{
+    Claimed, Ending, Error, ErrorKind, Priority, Result, State, TaskId, TaskRecord, Timestamp,
+};
 pub use windlass_engine::{
-    Client, Configure, Context, Enqueue, Failure, Handle, Handler, Health, Options, Outcome, Task,
-    Unknown, Worker, WorkerBuilder, cancelled, discard, retry_after, snooze,
+    Client, Configure, Context, Enqueue, Failure, Handle, Handler, Health, Inline, Options,
+    Outcome, Task, Unknown, Worker, WorkerBuilder, cancelled, discard, retry_after, snooze,
 };
 pub use windlass_stores::open;
+/// The driver of the embedded file, in the version whose transactions
+/// [`transaction::Within`] takes.
+#[cfg(feature = "sqlite")]
+pub use windlass_stores::sqlite::rusqlite;
 
 /// Everything that a program with tasks and handlers needs.
 pub mod prelude {
+    #[cfg(feature = "sqlite")]
+    pub use crate::transaction::{CompleteWithin, Within};
     pub use crate::{
         Backoff, Client, Configure, Context, Failure, Handle, Options, Outcome, Priority, Task,
         Worker, cancelled, discard, retry_after, snooze,
@@ -47,4 +72,24 @@ pub mod prelude {
 /// Opens the store that a URL names, and makes a client of it.
 pub async fn connect(url: &str) -> Result<Client> {
     Ok(Client::new(open(url).await?))
+}
+
+/// The guide's programs, compiled and run.
+#[cfg(doctest)]
+mod guide {
+    macro_rules! pages {
+        ($($name:ident = $file:literal;)*) => {
+            $(#[doc = include_str!(concat!("../../../docs/guide/", $file, ".md"))]
+            mod $name {})*
+        };
+    }
+    pages! {
+        getting_started = "getting-started";
+        outcomes_and_retries = "outcomes-and-retries";
+        queues_and_priorities = "queues-and-priorities";
+        shutdown = "shutdown";
+        testing = "testing";
+        transactions = "transactions";
+        uniqueness = "uniqueness";
+    }
 }

@@ -36,6 +36,16 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
     transaction.commit().during(name)
 }
 
+/// Refuses a database whose schema is not just the one known here.
+pub(super) fn check(connection: &Connection) -> Result<()> {
+    let (stored, known) = (version(connection)?, MIGRATIONS.len());
+    if stored < known {
+        let text = format!("the database has schema version {stored}, not {known}");
+        return Err(Error::unsupported(text));
+    }
+    check_owner(connection)
+}
+
 /// The schema as text, for the dump that makes migrations reviewable.
 pub(super) fn dump(connection: &Connection) -> Result<String> {
     let mut statement = connection.prepare(sql::SCHEMA).during("read the schema")?;

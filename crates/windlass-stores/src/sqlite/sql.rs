@@ -38,6 +38,7 @@ statements! {
     LIST_STATE = "list_state";
     LOAD_CLASS = "load_class";
     LOAD_ONE = "load_one";
+    LOCK = "lock";
     ORDER_QUEUE = "order_queue";
     ORDER_WORKER = "order_worker";
     PLACE = "place";

@@ -1,0 +1,21 @@
+//! The handler asks for another state than the worker has.
+use serde::{Deserialize, Serialize};
+use windlass::prelude::*;
+
+#[derive(Serialize, Deserialize)]
+struct Greet;
+
+impl Task for Greet {
+    const KIND: &'static str = "greet";
+    type Output = String;
+}
+
+async fn greet(_task: Greet, cx: Context<String>) -> Outcome<String> {
+    Ok(cx.state().clone())
+}
+
+fn worker(client: Client) {
+    let _ = client.worker().state(7_u32).handle(greet);
+}
+
+fn main() {}
