@@ -26,6 +26,10 @@ pub(crate) async fn run(
     controls: &Controls,
     slot: Slot,
 ) -> Ending {
+    // Given up or called off while it waited; which of the two it was, the store knows.
+    if controls.cancel.is_cancelled() {
+        return Ending::Released;
+    }
     let now = station.store_now();
     let deadline = task.spec.extras.deadline;
     if deadline.is_some_and(|deadline| deadline <= now) {

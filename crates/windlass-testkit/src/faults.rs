@@ -70,6 +70,8 @@ struct Setting {
 
 /// What happens to one coming call.
 enum Planned {
+    /// Nothing out of the ordinary.
+    Passes,
     /// It is not executed.
     Fails(ErrorKind),
     /// It is executed, and the caller hears nothing of it.
@@ -142,6 +144,11 @@ impl Faults {
         self.planned().entry(method).or_default().extend(failures);
     }
 
+    /// The next call of this method goes well, whatever is planned after it.
+    pub fn pass_one(&self, method: Method) {
+        self.planned().entry(method).or_default().push_back(Planned::Passes);
+    }
+
     /// True when a fault that was planned for this method has not happened yet.
     pub fn is_planned(&self, method: Method) -> bool {
         self.planned().get(&method).is_some_and(|planned| !planned.is_empty())
@@ -181,7 +188,7 @@ impl Faults {
         match planned {
             Some(Planned::Fails(kind)) => Err(Error::new(kind, format!("{method:?}: as planned"))),
             Some(Planned::LosesItsReply) => Ok(true),
-            None => Ok(false),
+            Some(Planned::Passes) | None => Ok(false),
         }
     }
 
