@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use windlass_core::state::finish;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal};
 use windlass_core::{Claimed, Ending, Error, Result, State, Transition};
@@ -56,13 +57,14 @@ async fn report(station: &Station, transitions: Vec<Transition>) {
             transitions: transitions.clone(),
             then_claim,
         };
+        let sent = Instant::now();
         match station.store.apply(params).await {
             Ok(reply) => {
                 station.contact.answered();
                 settle(station, &transitions, &reply, has_failed);
                 if let (Some((worker, asked)), Some(Ok(claim))) = (claiming, reply.claim) {
                     let got = claim.tasks.len();
-                    station.receive(&worker, claim.tasks);
+                    station.receive(sent, &worker, claim.tasks);
                     station.intake.note(asked, got, claim.mark);
                 }
                 return;
