@@ -98,21 +98,18 @@ async fn beat_once(station: &Arc<Station>, store: &Arc<dyn Store>) -> Result<Ord
         older_than: station.unknown_after(),
     });
     let has_named_held = held.is_some();
-    let beat = Beat {
-        worker,
-        card: card(station),
-        lease: config.lease,
-        held,
-        progress: station.leases.take_progress(),
-    };
+    let progress = station.leases.take_progress();
+    let beat =
+        Beat { worker, card: card(station), lease: config.lease, held, progress: progress.clone() };
     let sent = station.identity.sending();
     let mut answer = store.beat(beat);
     let orders = loop {
         tokio::select! {
-            orders = &mut answer => break orders?,
+            orders = &mut answer => break orders,
             () = fenced(station) => {}
         }
     };
+    let orders = orders.inspect_err(|_| station.leases.keep_progress(progress))?;
     station.identity.renewed(sent, config.lease);
     station.contact.answered();
     if has_named_held {

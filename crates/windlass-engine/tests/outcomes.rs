@@ -12,6 +12,7 @@ use windlass_core::{ErrorKind, State};
 use windlass_engine::{
     Configure, Context, Failure, Options, Outcome, Unknown, cancelled, discard, retry_after, snooze,
 };
+use windlass_testkit::Method;
 use windlass_testkit::fleet::{Do, Fleet, check_ended};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -273,5 +274,23 @@ async fn progress_is_told_with_the_next_heartbeat() {
     let progress = fleet.record(task.id()).await.progress.unwrap();
     assert_eq!((progress.fraction, progress.note.as_str()), (0.5, "half way"));
     task.wait().await.unwrap();
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_that_a_failed_heartbeat_carried_is_told_with_the_next() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let handle = |_: Do, cx: Context<()>| async move {
+        cx.progress(0.5, "half way").await;
+        tokio::time::sleep(SECOND * 20).await;
+        Ok(1)
+    };
+    let worker = seat.worker().handle(handle).start().await.unwrap();
+    seat.faults.fail(Method::Beat, 1, ErrorKind::Unavailable);
+    let task = fleet.submit(1).await;
+    tokio::time::sleep(SECOND * 6).await;
+    assert!(!seat.faults.is_planned(Method::Beat));
+    assert_eq!(fleet.record(task.id()).await.progress.unwrap().note, "half way");
     worker.stop().await.unwrap();
 }
