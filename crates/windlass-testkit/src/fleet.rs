@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use windlass_core::config::Config;
 use windlass_core::store::{GetParams, ListParams, Parts, WaitParams, WorkerRecord};
-use windlass_core::{State, Store, TaskId, TaskRecord};
+use windlass_core::{State, Store, SystemClock, TaskId, TaskRecord};
 use windlass_engine::{Client, Configure, Handle, Options, Task, WorkerBuilder};
 use windlass_stores::memory::MemoryStore;
 
@@ -15,6 +15,20 @@ use crate::faults::{Faults, FaultyStore};
 
 /// After so much (paused) time a test gives up waiting.
 const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// Settings for tests with real processes and real time: lost workers are noticed within seconds.
+pub const SHORT_LEASE: &str = r#"
+    [worker]
+    lease = "3s"
+    heartbeat = "1s"
+    [upkeep]
+    leader_term = "3s"
+    leader_renewal = "1s"
+    sweep = "1s"
+"#;
+
+/// From this number on, a worker process never ends a task.
+pub const ENDLESS: u64 = 1_000_000;
 
 /// The task of most tests; each test says what its handler does with the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +171,11 @@ impl Seat {
     pub fn worker(&self) -> WorkerBuilder<()> {
         self.client.worker().driven_by(self.clock.clone())
     }
+}
+
+/// An empty store in memory that goes by the machine's clock.
+pub fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new(Arc::new(SystemClock)))
 }
 
 /// Lets (paused) time pass in small steps; unlike a sleep also while a blocking handler runs, which
