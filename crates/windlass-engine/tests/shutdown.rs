@@ -1,7 +1,5 @@
 //! The graceful end of a worker: what runs may finish, the rest goes back, no attempt is spent.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
