@@ -33,7 +33,10 @@ pub struct Client {
 struct Inner {
     store: Arc<dyn Store>,
     config: Config,
-    submits: Batcher<NewTask, (TaskId, Inserted)>,
+    /// Apart, since a keyed task may have to wait for another's key and must not hold plain ones up,
+    /// and since a batch that is refused must be one insert: it is halved and sent again.
+    plain: Batcher<NewTask, (TaskId, Inserted)>,
+    keyed: Batcher<NewTask, (TaskId, Inserted)>,
 }
 
 impl Client {
@@ -44,11 +47,12 @@ impl Client {
 
     /// A client of this store with settings of its own.
     pub fn with_config(store: Arc<dyn Store>, config: Config) -> Self {
-        let submits = {
+        let batcher = || {
             let store = Arc::clone(&store);
             Batcher::new(BATCH_MAX, move |tasks| submit(Arc::clone(&store), tasks))
         };
-        Self { inner: Arc::new(Inner { store, config, submits }) }
+        let (plain, keyed) = (batcher(), batcher());
+        Self { inner: Arc::new(Inner { store, config, plain, keyed }) }
     }
 
     /// Submits a task: `.await` it, or set options first.
@@ -67,7 +71,9 @@ impl Client {
             T::defaults().into_task(T::KIND, payload, &self.inner.config)
         };
         let tasks = tasks.into_iter().map(prepare).collect::<Result<Vec<_>>>()?;
-        let answers = self.inner.submits.send_all(tasks);
+        // They share the options of their kind: all of them have keys, or none.
+        let is_keyed = tasks.first().is_some_and(is_keyed);
+        let answers = self.batcher(is_keyed).send_all(tasks);
         let mut handles = Vec::with_capacity(answers.len());
         for answer in answers {
             let stored = answer.await.unwrap_or_else(|_| Err(runtime_ended()));
@@ -85,7 +91,7 @@ impl Client {
         options: Options,
     ) -> Result<(TaskId, bool)> {
         let task = options.into_task(kind, payload, &self.inner.config)?;
-        let (id, inserted) = self.inner.submits.send(task).await?;
+        let (id, inserted) = self.batcher(is_keyed(&task)).send(task).await?;
         accept(id, inserted)
     }
 
@@ -133,6 +139,10 @@ impl Client {
     /// The settings of this client.
     pub fn config(&self) -> &Config {
         &self.inner.config
+    }
+
+    fn batcher(&self, is_keyed: bool) -> &Batcher<NewTask, (TaskId, Inserted)> {
+        if is_keyed { &self.inner.keyed } else { &self.inner.plain }
     }
 
     async fn change(&self, id: &TaskId, action: Action) -> Result<Changed> {
@@ -191,29 +201,19 @@ impl<T: Task> IntoFuture for Enqueue<T> {
     }
 }
 
-/// One batch on its way into the store: ids, then plain and keyed tasks apart, since a keyed one may
-/// have to wait for another's key and must not hold plain ones up.
+/// True for a task with a key that another task may hold.
+fn is_keyed(task: &NewTask) -> bool {
+    task.idempotency_key.is_some() || task.unique.is_some()
+}
+
+/// One batch on its way into the store: ids first, then one insert.
 async fn submit(store: Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<(TaskId, Inserted)>> {
     let wishes = tasks.iter().map(|task| Reservation { queue: task.queue.clone(), count: 1 });
     let ids = store.reserve(wishes.collect()).await?;
     for (task, id) in tasks.iter_mut().zip(&ids) {
         task.id = id.clone();
     }
-    let is_keyed = |task: &NewTask| task.idempotency_key.is_some() || task.unique.is_some();
-    let (keyed, plain): (Vec<_>, Vec<_>) =
-        tasks.into_iter().enumerate().partition(|(_, task)| is_keyed(task));
-    let mut answers: Vec<Option<Inserted>> = ids.iter().map(|_| None).collect();
-    for group in [plain, keyed] {
-        let (places, tasks): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-        if tasks.is_empty() {
-            continue;
-        }
-        for (place, answer) in places.into_iter().zip(insert(&store, tasks).await?) {
-            answers[place] = Some(answer);
-        }
-    }
-    let missing = || Inserted::Bad(Error::corrupt("a submit without an answer"));
-    let answers = answers.into_iter().map(|answer| answer.unwrap_or_else(missing));
+    let answers = insert(&store, tasks).await?;
     Ok(ids.into_iter().zip(answers).collect())
 }
 

@@ -16,6 +16,8 @@ use crate::station::Station;
 
 /// The pause after a beat that failed.
 const PAUSE: Duration = Duration::from_millis(250);
+/// How often the wall clock is looked at: while a machine sleeps, its monotonic clock stands still.
+const WALL_LOOK: Duration = Duration::from_secs(1);
 
 /// The running role.
 pub(crate) struct Heartbeater {
@@ -90,39 +92,44 @@ async fn beat_on(station: Arc<Station>, store: Arc<dyn Store>, stop: Cancellatio
 async fn beat_once(station: &Arc<Station>, store: &Arc<dyn Store>) -> Result<Orders> {
     let config = &station.client.config().worker;
     let worker = station.identity.id();
+    let began = Instant::now();
     let held = station.should_name_held().then(|| HeldLeases {
         leases: station.leases.of(&worker),
-        older_than: config.heartbeat * 2,
+        older_than: station.unknown_after(),
     });
-    let beat = Beat {
-        worker,
-        card: card(station),
-        lease: config.lease,
-        held,
-        progress: station.leases.take_progress(),
-    };
+    let has_named_held = held.is_some();
+    let progress = station.leases.take_progress();
+    let beat =
+        Beat { worker, card: card(station), lease: config.lease, held, progress: progress.clone() };
     let sent = station.identity.sending();
     let mut answer = store.beat(beat);
     let orders = loop {
         tokio::select! {
-            orders = &mut answer => break orders?,
+            orders = &mut answer => break orders,
             () = fenced(station) => {}
         }
     };
+    let orders = orders.inspect_err(|_| station.leases.keep_progress(progress))?;
     station.identity.renewed(sent, config.lease);
     station.contact.answered();
+    if has_named_held {
+        station.named_held(began);
+    }
     Ok(orders)
 }
 
 /// Ends when the worker's own deadline has passed, after giving up its runs.
 async fn fenced(station: &Station) {
-    match station.identity.fence_at() {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-    if station.identity.lapse() {
-        tracing::error!("no heartbeat was answered in time; all runs are given up");
-        station.leases.stop_all();
+    loop {
+        match station.identity.fence_at() {
+            Some(at) => tokio::time::sleep_until(at.min(Instant::now() + WALL_LOOK)).await,
+            None => std::future::pending().await,
+        }
+        if station.identity.lapse() {
+            tracing::error!("no heartbeat was answered in time; all runs are given up");
+            station.leases.stop_all();
+            return;
+        }
     }
 }
 

@@ -90,6 +90,16 @@ impl Leases {
         }
     }
 
+    /// Keeps what a failed beat did not tell, unless its handler has told more since.
+    pub(crate) fn keep_progress(&self, reports: Vec<ProgressReport>) {
+        let held = self.0.lock();
+        for ProgressReport { lease, fraction, note } in reports {
+            if let Some(held) = held.get(&lease) {
+                held.controls.progress.0.lock().get_or_insert((fraction, note));
+            }
+        }
+    }
+
     /// What handlers have told since the last time this was asked.
     pub(crate) fn take_progress(&self) -> Vec<ProgressReport> {
         let held = self.0.lock();

@@ -85,6 +85,7 @@ impl Processor {
         let Some(params) = station.next_claim() else { return false };
         let (worker, asked) = (params.worker.clone(), params.limit);
         let _coming = station.intake.expect(asked);
+        let sent = Instant::now();
         let mut claim = station.store.claim(params);
         let answer = match tokio::time::timeout(DOUBT_AFTER, &mut claim).await {
             Ok(answer) => answer,
@@ -98,7 +99,7 @@ impl Processor {
             Ok(claim) => {
                 station.contact.answered();
                 let got = claim.tasks.len();
-                station.receive(&worker, claim.tasks);
+                station.receive(sent, &worker, claim.tasks);
                 station.intake.note(asked, got, claim.mark);
                 got > 0
             }

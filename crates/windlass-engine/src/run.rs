@@ -26,6 +26,10 @@ pub(crate) async fn run(
     controls: &Controls,
     slot: Slot,
 ) -> Ending {
+    // Given up or called off while it waited; which of the two it was, the store knows.
+    if controls.cancel.is_cancelled() {
+        return Ending::Released;
+    }
     let hooks = &station.registry.hooks;
     hooks.before(task);
     let ending = work_on(station, task, controls, slot).await;

@@ -108,10 +108,22 @@ impl Station {
         Some(ClaimParams { worker, quotas, limit, suspects_at_most })
     }
 
-    /// Takes what a claim has brought.
-    pub(crate) fn receive(&self, worker: &WorkerId, tasks: Vec<windlass_core::Claimed>) {
+    /// Takes what a claim, sent at this moment, has brought.
+    pub(crate) fn receive(
+        &self,
+        sent: Instant,
+        worker: &WorkerId,
+        tasks: Vec<windlass_core::Claimed>,
+    ) {
+        // A late answer may bring what a beat has given back meanwhile, or another worker runs.
+        let is_late = sent.elapsed() >= self.unknown_after();
+        let is_ours = !is_late && self.identity.fit_id().as_ref() == Some(worker);
         let with_controls = |task: windlass_core::Claimed| {
             let controls = self.leases.add(&task, worker);
+            if !is_ours {
+                controls.cancel.cancel();
+                controls.stop.cancel();
+            }
             (task, controls)
         };
         self.intake.push(tasks.into_iter().map(with_controls));
@@ -122,15 +134,23 @@ impl Station {
         self.doubt.lock().until = Some(Instant::now() + DOUBT);
     }
 
+    /// How long after its claim a task that no beat names goes back.
+    pub(crate) fn unknown_after(&self) -> Duration {
+        self.client.config().worker.heartbeat * 2
+    }
+
     /// True when the next beat should name everything that is held.
     pub(crate) fn should_name_held(&self) -> bool {
-        let now = Instant::now();
+        let doubt = self.doubt.lock();
+        doubt.until.is_some() || Instant::now() >= doubt.next
+    }
+
+    /// A beat that named everything was accepted. Only that ends a doubt: the time may have run out
+    /// while the store was away.
+    pub(crate) fn named_held(&self, sent: Instant) {
         let mut doubt = self.doubt.lock();
-        if now >= doubt.next {
-            doubt.next = now + DOUBT_EVERY;
-            return true;
-        }
-        doubt.until.is_some_and(|until| now < until)
+        doubt.until.take_if(|until| sent >= *until);
+        doubt.next = sent + DOUBT_EVERY;
     }
 
     /// The store's clock, as far as we know.

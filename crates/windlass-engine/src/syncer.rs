@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use windlass_core::state::finish;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal};
-use windlass_core::{Claimed, Ending, Error, Result, State, Transition};
+use windlass_core::{Claimed, Ending, Error, State, Transition};
 
 use crate::station::Station;
 
@@ -56,15 +57,26 @@ pub(crate) async fn report(station: &Station, transitions: Vec<Transition>) {
             transitions: transitions.clone(),
             then_claim,
         };
+        let sent = Instant::now();
         match station.store.apply(params).await {
             Ok(reply) => {
                 station.contact.answered();
                 settle(station, &transitions, &reply, has_failed);
                 if let (Some((worker, asked)), Some(Ok(claim))) = (claiming, reply.claim) {
                     let got = claim.tasks.len();
-                    station.receive(&worker, claim.tasks);
+                    station.receive(sent, &worker, claim.tasks);
                     station.intake.note(asked, got, claim.mark);
                 }
+                return;
+            }
+            Err(error) if error.is_unavailable() && is_hopeless(station) => {
+                let count = transitions.len();
+                tracing::error!(
+                    count,
+                    error = error.chain(),
+                    "endings are let go: no lease is left"
+                );
+                transitions.iter().for_each(|transition| station.leases.remove(&transition.lease));
                 return;
             }
             Err(error) if error.is_unavailable() => {
@@ -77,6 +89,12 @@ pub(crate) async fn report(station: &Station, transitions: Vec<Transition>) {
             Err(error) => return give_up(station, transitions, &error).await,
         }
     }
+}
+
+/// True when a stopping worker has been without the store for so long that its leases are over; one
+/// that goes on keeps its endings, since they may still be accepted after an outage.
+fn is_hopeless(station: &Station) -> bool {
+    station.stopping.is_cancelled() && station.identity.fit_id().is_none()
 }
 
 /// Lets go of the leases that were answered.
@@ -103,17 +121,6 @@ async fn give_up(station: &Station, transitions: Vec<Transition>, error: &Error)
         return;
     }
     for transition in transitions {
-        let worker = station.identity.id();
-        let params =
-            ApplyParams { worker, transitions: vec![transition.clone()], then_claim: None };
-        let reply: Result<ApplyReply> = station.store.apply(params).await;
-        match reply {
-            Ok(reply) => settle(station, &[transition], &reply, true),
-            Err(error) => {
-                let task = &transition.lease.task;
-                tracing::error!(%task, error = error.chain(), "the end of a run cannot be stored");
-                station.leases.remove(&transition.lease);
-            }
-        }
+        Box::pin(report(station, vec![transition])).await;
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use windlass_core::store::{PrioritySet, RunOrder};
 use windlass_core::{Claimed, Clock, Ending, Error, Priority, QueueName, Result, SystemClock};
 
@@ -38,9 +38,10 @@ pub struct WorkerBuilder<S> {
 }
 
 /// A worker that runs in the background; stop it with [`Worker::stop`].
-#[must_use = "a worker that is dropped goes on, and cannot be stopped gracefully"]
+#[must_use = "a worker that is dropped stops as by `stop`, but nobody waits for it"]
 pub struct Worker {
-    stop: CancellationToken,
+    /// Dropped with the worker: it ends also when nobody waits for that.
+    stop: DropGuard,
     drained: CancellationToken,
     ended: tokio::task::JoinHandle<Result<()>>,
     health: watch::Receiver<Health>,
@@ -200,7 +201,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             silent_for: Duration::ZERO,
         });
         let ended = tokio::spawn(work(station, heartbeater, health, stop.clone(), drained.clone()));
-        Ok(Worker { stop, drained, ended, health: told })
+        Ok(Worker { stop: stop.drop_guard(), drained, ended, health: told })
     }
 
     /// Does not work by itself: the caller has tasks run one by one. Without queues named, all are
@@ -251,7 +252,7 @@ impl Worker {
     /// Claims no more, lets what runs finish within the shutdown timeout, gives the rest back, and
     /// ends.
     pub async fn stop(self) -> Result<()> {
-        self.stop.cancel();
+        drop(self.stop);
         self.ended.await.unwrap_or_else(|cause| {
             Err(Error::new(windlass_core::ErrorKind::Unavailable, "the worker ended early")
                 .because(cause))

@@ -6,17 +6,25 @@
 //!   `windlass_testkit::conformance!(MySubject);` asks a store for all of them.
 //! - [`sequence`]: random sequences of calls in which a store must agree with the memory store;
 //!   `windlass_testkit::sequences!(MySubject);`.
+//! - [`faults`]: a store that fails on demand, around one that works.
+//! - [`fleet`]: workers on one store in memory, driven by paused time.
 //!
 //! Time is shifted, never slept; nothing is mocked.
 
 #![expect(clippy::unwrap_used, reason = "a test kit says what it expected by panicking")]
 
+pub mod clock;
 pub mod conformance;
 pub mod draft;
+pub mod faults;
+pub mod fleet;
 pub mod scene;
 pub mod sequence;
 pub mod subject;
 
+pub use clock::TokioClock;
 pub use draft::Draft;
+pub use faults::{Faults, FaultyStore, Method};
+pub use fleet::{Fleet, Seat};
 pub use scene::{Run, Scene, check};
 pub use subject::{MemorySubject, Subject};

@@ -1,0 +1,201 @@
+//! The store away, and replies lost: nothing is counted, nothing is lost, nothing happens twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use windlass_core::{ErrorKind, State};
+use windlass_engine::{Configure, Context};
+use windlass_testkit::Method;
+use windlass_testkit::fleet::{Do, Fleet, check_ended};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_store_away_for_a_minute_under_load_costs_no_attempt_and_no_crash() {
+    let fleet = Fleet::new();
+    let seats = [fleet.seat(), fleet.seat()];
+    let handle = |task: Do, _: Context<()>| async move {
+        tokio::time::sleep(Duration::from_millis(100 + task.0 * 7 % 400)).await;
+        Ok(task.0)
+    };
+    let ids = fleet.submit_all(1_000).await;
+    let mut workers = Vec::new();
+    for seat in &seats {
+        workers.push(seat.worker().handle(handle).concurrency(5).start().await.unwrap());
+    }
+    tokio::time::sleep(SECOND * 20).await;
+    seats.iter().for_each(|seat| seat.faults.go_away());
+    tokio::time::sleep(SECOND * 60).await;
+    let left = 1_000 - fleet.count(State::Completed).await;
+    assert!((100..900).contains(&left), "it was under load, {left} left");
+    seats.iter().for_each(|seat| seat.faults.come_back());
+    let back = Instant::now();
+    for record in fleet.all_ended(&ids).await {
+        check_ended(&record, State::Completed, 1, 0);
+    }
+    assert!(back.elapsed() < SECOND * 60, "{:?}", back.elapsed());
+    assert_eq!(fleet.store.workers().await.unwrap().len(), 2, "nobody was declared lost");
+    for worker in workers {
+        worker.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_reply_was_lost_comes_back_within_twenty_seconds() {
+    for phase in 0..10 {
+        let fleet = Fleet::new();
+        let seat = fleet.seat();
+        let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+        let worker = seat.worker().handle(handle).concurrency(4).start().await.unwrap();
+        tokio::time::sleep(SECOND / 2 * phase).await;
+        seat.faults.lose_reply(Method::Claim);
+        let ids = fleet.submit_all(4).await;
+        let lost = Instant::now();
+        for record in fleet.all_ended(&ids).await {
+            check_ended(&record, State::Completed, 1, 0);
+        }
+        assert!(lost.elapsed() <= SECOND * 20, "{:?}", lost.elapsed());
+        assert!(!seat.faults.is_planned(Method::Claim), "the reply was lost");
+        worker.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_reply_was_lost_at_the_start_of_an_outage_comes_back_soon_after_it() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    let worker = seat.worker().handle(handle).concurrency(4).start().await.unwrap();
+    tokio::time::sleep(SECOND * 2).await;
+    seat.faults.hold_replies(Method::Claim);
+    let ids = fleet.submit_all(4).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(fleet.count(State::Running).await, 4);
+    seat.faults.go_away();
+    seat.faults.release(Method::Claim);
+    tokio::time::sleep(SECOND * 63).await;
+    seat.faults.come_back();
+    let back = Instant::now();
+    for record in fleet.all_ended(&ids).await {
+        check_ended(&record, State::Completed, 1, 0);
+    }
+    assert!(back.elapsed() <= SECOND * 20, "{:?}", back.elapsed());
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_answered_later_than_its_tasks_may_have_gone_back_runs_nothing_twice() {
+    let fleet = Fleet::new();
+    let (slow, other) = (fleet.seat(), fleet.seat());
+    let starts = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&starts);
+    let handle = move |task: Do, _: Context<()>| {
+        seen.fetch_add(1, Ordering::SeqCst);
+        async move {
+            tokio::time::sleep(SECOND * 30).await;
+            Ok(task.0)
+        }
+    };
+    let worker = slow.worker().handle(handle.clone()).start().await.unwrap();
+    slow.faults.hold_replies(Method::Claim);
+    let task = fleet.submit(1).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(fleet.count(State::Running).await, 1);
+    let second = other.worker().handle(handle).start().await.unwrap();
+    // The worker's own beats give the unknown task back; the other takes it.
+    tokio::time::sleep(SECOND * 20).await;
+    assert_eq!(starts.load(Ordering::SeqCst), 1, "the other runs it");
+    slow.faults.release(Method::Claim);
+    check_ended(&fleet.ended(task.id()).await, State::Completed, 1, 0);
+    assert_eq!(starts.load(Ordering::SeqCst), 1, "the late answer starts nothing");
+    worker.stop().await.unwrap();
+    second.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_whose_reply_was_lost_is_done_once() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let runs = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&runs);
+    let handle = move |task: Do, _: Context<()>| {
+        seen.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(task.0) }
+    };
+    let worker = seat.worker().handle(handle).start().await.unwrap();
+    seat.faults.lose_reply(Method::Apply);
+    let task = fleet.submit(1).await;
+    check_ended(&fleet.ended(task.id()).await, State::Completed, 1, 0);
+    tokio::time::sleep(SECOND * 120).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    assert!(seat.faults.calls(Method::Apply) >= 2, "it was repeated");
+    check_ended(&fleet.record(task.id()).await, State::Completed, 1, 0);
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_submit_whose_reply_was_lost_makes_one_task() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    seat.faults.lose_reply(Method::Insert);
+    let task = seat.client.enqueue(Do(1)).await.unwrap();
+    assert!(task.is_new());
+    let all = fleet.all().await;
+    assert_eq!(all.iter().map(|record| &record.id).collect::<Vec<_>>(), [task.id()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_submit_to_a_store_that_stays_away_is_an_error() {
+    let seat = Fleet::new().seat();
+    seat.faults.go_away();
+    let error = seat.client.enqueue(Do(1)).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_submit_with_a_key_makes_no_plain_task_of_its_batch_twice() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    // Hold the batcher up, so that the next two share a flush.
+    seat.faults.hold(Method::Insert);
+    let first = tokio::spawn(seat.client.enqueue(Do(0)).into_future());
+    tokio::time::sleep(SECOND).await;
+    let plain = tokio::spawn(seat.client.enqueue(Do(1)).into_future());
+    let keyed = tokio::spawn(seat.client.enqueue(Do(2)).unique("key").into_future());
+    tokio::time::sleep(SECOND).await;
+    // The first and the plain one go well; then the keyed one fails for a reason of its own.
+    seat.faults.pass_one(Method::Insert);
+    seat.faults.pass_one(Method::Insert);
+    seat.faults.fail(Method::Insert, 1, ErrorKind::Corrupt);
+    seat.faults.release(Method::Insert);
+    first.await.unwrap().unwrap();
+    let accepted = [plain.await.unwrap(), keyed.await.unwrap()].iter().flatten().count();
+    assert_eq!(fleet.all().await.len(), 1 + accepted, "each that was accepted is there once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ending_that_the_store_refuses_hurts_no_other() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let runs = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&runs);
+    let handle = move |task: Do, _: Context<()>| {
+        seen.fetch_add(1, Ordering::SeqCst);
+        async move {
+            tokio::time::sleep(SECOND).await;
+            Ok(task.0)
+        }
+    };
+    let ids = fleet.submit_all(10).await;
+    let worker = seat.worker().handle(handle).concurrency(10).start().await.unwrap();
+    // The batch is refused as a whole; then, each alone, the store is away for a moment.
+    seat.faults.fail(Method::Apply, 1, ErrorKind::Corrupt);
+    seat.faults.fail(Method::Apply, 2, ErrorKind::Unavailable);
+    for record in fleet.all_ended(&ids).await {
+        check_ended(&record, State::Completed, 1, 0);
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 10, "none had to run again");
+    worker.stop().await.unwrap();
+}

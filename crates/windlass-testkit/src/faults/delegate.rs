@@ -1,0 +1,126 @@
+//! Every method of a store, sent through the faults.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use windlass_core::event::{EventFilter, EventStream};
+use windlass_core::store::{
+    ApplyParams, ApplyReply, Beat, Bid, ChangeParams, ChangeReply, Claim, ClaimParams, Depth,
+    DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection, Leadership, ListParams,
+    Order, Orders, Page, Profile, QueueRecord, Reservation, SaveDoc, Saved, SeriesParams,
+    SeriesPoint, WaitParams, Wake, WorkerRecord,
+};
+use windlass_core::{NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
+
+use super::{FaultyStore, Method};
+
+#[async_trait]
+impl Store for FaultyStore {
+    fn profile(&self) -> Profile {
+        self.inner.profile()
+    }
+
+    async fn dedicated(&self) -> Result<Arc<dyn Store>> {
+        let inner = self.pass(Method::Dedicated, self.inner.dedicated()).await?;
+        Ok(Arc::new(Self { inner, faults: self.faults.clone() }))
+    }
+
+    async fn inspect(&self, depth: Depth) -> Result<Inspection> {
+        self.pass(Method::Inspect, self.inner.inspect(depth)).await
+    }
+
+    async fn reserve(&self, wanted: Vec<Reservation>) -> Result<Vec<TaskId>> {
+        self.pass(Method::Reserve, self.inner.reserve(wanted)).await
+    }
+
+    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
+        self.pass(Method::Insert, self.inner.insert(tasks)).await
+    }
+
+    async fn claim(&self, params: ClaimParams) -> Result<Claim> {
+        self.pass(Method::Claim, self.inner.claim(params)).await
+    }
+
+    async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
+        self.pass(Method::Apply, self.inner.apply(params)).await
+    }
+
+    async fn wait(&self, params: WaitParams) -> Result<Wake> {
+        // A wait that is under way when the connection breaks ends with it.
+        let wait = async {
+            tokio::select! {
+                wake = self.inner.wait(params) => wake,
+                () = self.faults.gone() => Ok(Wake::TimedOut),
+            }
+        };
+        self.pass(Method::Wait, wait).await
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<Orders> {
+        self.pass(Method::Beat, self.inner.beat(beat)).await
+    }
+
+    async fn leave(&self, worker: WorkerId) -> Result<u64> {
+        self.pass(Method::Leave, self.inner.leave(worker)).await
+    }
+
+    async fn lead(&self, bid: Bid) -> Result<Leadership> {
+        self.pass(Method::Lead, self.inner.lead(bid)).await
+    }
+
+    async fn promote(&self, duty: Duty) -> Result<DutyReport> {
+        self.pass(Method::Promote, self.inner.promote(duty)).await
+    }
+
+    async fn expire(&self, duty: Duty) -> Result<DutyReport> {
+        self.pass(Method::Expire, self.inner.expire(duty)).await
+    }
+
+    async fn prune(&self, duty: Duty) -> Result<DutyReport> {
+        self.pass(Method::Prune, self.inner.prune(duty)).await
+    }
+
+    async fn tend(&self, duty: Duty) -> Result<DutyReport> {
+        self.pass(Method::Tend, self.inner.tend(duty)).await
+    }
+
+    async fn change(&self, params: ChangeParams) -> Result<ChangeReply> {
+        self.pass(Method::Change, self.inner.change(params)).await
+    }
+
+    async fn order(&self, order: Order) -> Result<()> {
+        self.pass(Method::Order, self.inner.order(order)).await
+    }
+
+    async fn get(&self, params: GetParams) -> Result<Vec<Option<TaskRecord>>> {
+        self.pass(Method::Get, self.inner.get(params)).await
+    }
+
+    async fn list(&self, params: ListParams) -> Result<Page> {
+        self.pass(Method::List, self.inner.list(params)).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        self.pass(Method::Queues, self.inner.queues()).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        self.pass(Method::Workers, self.inner.workers()).await
+    }
+
+    async fn series(&self, params: SeriesParams) -> Result<Vec<SeriesPoint>> {
+        self.pass(Method::Series, self.inner.series(params)).await
+    }
+
+    async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
+        self.pass(Method::Load, self.inner.load(query)).await
+    }
+
+    async fn save(&self, save: SaveDoc) -> Result<Saved> {
+        self.pass(Method::Save, self.inner.save(save)).await
+    }
+
+    async fn subscribe(&self, filter: EventFilter) -> Result<EventStream> {
+        self.pass(Method::Subscribe, self.inner.subscribe(filter)).await
+    }
+}
