@@ -1,11 +1,11 @@
 -- The schema of the SQLite store, version 1. Written by `cargo xtask schema`; do not edit.
 
-CREATE TABLE blob (
+CREATE TABLE windlass_blob (
   key  INTEGER PRIMARY KEY,
   data BLOB NOT NULL
 ) STRICT;
 
-CREATE TABLE document (
+CREATE TABLE windlass_document (
   class      TEXT NOT NULL,
   key        TEXT NOT NULL,
   version    INTEGER NOT NULL,
@@ -14,23 +14,24 @@ CREATE TABLE document (
   PRIMARY KEY (class, key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE leader (
+CREATE TABLE windlass_leader (
   one    INTEGER PRIMARY KEY CHECK (one = 1),
   holder TEXT,
   until  INTEGER NOT NULL,
   term   INTEGER NOT NULL                         -- the highest ever given or seen
 ) STRICT;
 
-CREATE TABLE meta (
+CREATE TABLE windlass_meta (
+  version  INTEGER NOT NULL,                      -- how many migrations were applied
   sequence INTEGER NOT NULL                       -- the last number, position or epoch given
 ) STRICT;
 
-CREATE TABLE queue (
+CREATE TABLE windlass_queue (
   name      TEXT PRIMARY KEY,
   is_paused INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE tally (
+CREATE TABLE windlass_tally (
   queue       TEXT NOT NULL,
   priority    INTEGER NOT NULL,
   scheduled   INTEGER NOT NULL DEFAULT 0,
@@ -43,7 +44,7 @@ CREATE TABLE tally (
   PRIMARY KEY (queue, priority)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE task (
+CREATE TABLE windlass_task (
   number           INTEGER PRIMARY KEY,           -- grows with each submit; lists go down along it
   id               BLOB NOT NULL,                 -- the UUID's 16 bytes
   state            INTEGER NOT NULL,              -- 0 scheduled 1 pending 2 running 3 retrying 4 completed 5 dead_letter 6 cancelled
@@ -80,13 +81,13 @@ CREATE TABLE task (
   payload          BLOB
 ) STRICT;
 
-CREATE TABLE unique_key (
+CREATE TABLE windlass_unique_key (
   digest BLOB PRIMARY KEY,
   holder BLOB NOT NULL,                           -- task.id; a timed key may outlive its task
   until  INTEGER                                  -- NULL: freed by the holder's exit
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE worker (
+CREATE TABLE windlass_worker (
   number      INTEGER PRIMARY KEY,
   id          TEXT NOT NULL UNIQUE,
   card        TEXT NOT NULL,                      -- JSON
@@ -97,20 +98,20 @@ CREATE TABLE worker (
   gone_at     INTEGER                             -- declared lost, or left
 ) STRICT;
 
-CREATE INDEX task_due ON task (run_at, number) WHERE state = 0 OR state = 3;
+CREATE INDEX windlass_task_due ON windlass_task (run_at, number) WHERE state = 0 OR state = 3;
 
-CREATE INDEX task_expiring ON task (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX windlass_task_expiring ON windlass_task (expires_at) WHERE expires_at IS NOT NULL;
 
-CREATE UNIQUE INDEX task_id ON task (id);
+CREATE UNIQUE INDEX windlass_task_id ON windlass_task (id);
 
-CREATE INDEX task_pending ON task (queue, priority, (crashes >= 2), position) WHERE state = 1;
+CREATE INDEX windlass_task_pending ON windlass_task (queue, priority, (crashes >= 2), position) WHERE state = 1;
 
-CREATE INDEX task_rare ON task (state, number) WHERE state = 0 OR state = 3 OR state = 5 OR state = 6;
+CREATE INDEX windlass_task_rare ON windlass_task (state, number) WHERE state = 0 OR state = 3 OR state = 5 OR state = 6;
 
-CREATE INDEX task_running ON task (worker) WHERE state = 2;
+CREATE INDEX windlass_task_running ON windlass_task (worker) WHERE state = 2;
 
-CREATE INDEX unique_key_until ON unique_key (until) WHERE until IS NOT NULL;
+CREATE INDEX windlass_unique_key_until ON windlass_unique_key (until) WHERE until IS NOT NULL;
 
-CREATE INDEX worker_alive ON worker (lease_until) WHERE gone_at IS NULL;
+CREATE INDEX windlass_worker_alive ON windlass_worker (lease_until) WHERE gone_at IS NULL;
 
-CREATE INDEX worker_gone ON worker (gone_at) WHERE gone_at IS NOT NULL;
+CREATE INDEX windlass_worker_gone ON windlass_worker (gone_at) WHERE gone_at IS NOT NULL;

@@ -43,28 +43,31 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tasks.db");
     drop(open(&path).await);
-    Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("UPDATE windlass_meta SET version = 999").unwrap();
     let error = open_error(&path).await;
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Unsupported, Reason::NewerSchema));
     assert!(error.to_string().contains("999") && error.to_string().contains("newer"), "{error}");
     let version: i64 = Connection::open(&path)
         .unwrap()
-        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .query_row("SELECT version FROM windlass_meta", [], |row| row.get(0))
         .unwrap();
     assert_eq!(version, 999);
 }
 
 #[tokio::test]
-async fn the_database_of_another_program_is_refused_and_left_alone() {
+async fn an_applications_database_is_shared_and_its_own_part_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("theirs.db");
-    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
-    let error = open_error(&path).await;
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("another program"), "{error}");
-    let connection = Connection::open(&path).unwrap();
-    assert!(connection.prepare("SELECT x FROM theirs").is_ok());
-    assert!(connection.prepare("SELECT id FROM task").is_err());
+    let theirs = Connection::open(&path).unwrap();
+    theirs.execute_batch("CREATE TABLE task (x); INSERT INTO task VALUES (7)").unwrap();
+    theirs.pragma_update(None, "user_version", 42).unwrap();
+    theirs.pragma_update(None, "application_id", 43).unwrap();
+    drop(open(&path).await);
+    drop(open(&path).await);
+    let kept: i64 = theirs.query_row("SELECT x FROM task", [], |row| row.get(0)).unwrap();
+    let pragma = |name| -> i64 { theirs.pragma_query_value(None, name, |row| row.get(0)).unwrap() };
+    assert_eq!((kept, pragma("user_version"), pragma("application_id")), (7, 42, 43));
 }
 
 #[tokio::test]

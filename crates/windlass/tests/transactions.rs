@@ -181,7 +181,7 @@ async fn a_transaction_elsewhere_is_refused() {
 async fn a_schema_that_is_not_known_is_refused() {
     let shop = Shop::open().await;
     let mut connection = shop.connect();
-    connection.pragma_update(None, "user_version", 1_000).unwrap();
+    connection.execute_batch("UPDATE windlass_meta SET version = 1000").unwrap();
     let tx = begin(&mut connection);
     let error = shop.client.enqueue(Ship(1)).within(&tx).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);

@@ -1,6 +1,8 @@
--- The first layout. Numbers, positions and epochs are drawn from one sequence in `meta`.
+-- The first layout. Numbers, positions and epochs are drawn from one sequence in `windlass_meta`.
+-- Every name begins with `windlass_`: an application may keep its own tables in the same file, so that
+-- a task and the data it is about commit together.
 
-CREATE TABLE task (
+CREATE TABLE windlass_task (
   number           INTEGER PRIMARY KEY,           -- grows with each submit; lists go down along it
   id               BLOB NOT NULL,                 -- the UUID's 16 bytes
   state            INTEGER NOT NULL,              -- 0 scheduled 1 pending 2 running 3 retrying 4 completed 5 dead_letter 6 cancelled
@@ -37,41 +39,41 @@ CREATE TABLE task (
   payload          BLOB
 ) STRICT;
 
-CREATE UNIQUE INDEX task_id ON task (id);
+CREATE UNIQUE INDEX windlass_task_id ON windlass_task (id);
 
 -- No condition below says IN: SQLite would build the list anew for each row it changes (a fifth of
 -- the time of a life cycle).
 -- Claiming walks this from the left; suspects stand in a lane of their own.
-CREATE INDEX task_pending ON task (queue, priority, (crashes >= 2), position) WHERE state = 1;
-CREATE INDEX task_due ON task (run_at, number) WHERE state = 0 OR state = 3;
-CREATE INDEX task_running ON task (worker) WHERE state = 2;
-CREATE INDEX task_expiring ON task (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX windlass_task_pending ON windlass_task (queue, priority, (crashes >= 2), position) WHERE state = 1;
+CREATE INDEX windlass_task_due ON windlass_task (run_at, number) WHERE state = 0 OR state = 3;
+CREATE INDEX windlass_task_running ON windlass_task (worker) WHERE state = 2;
+CREATE INDEX windlass_task_expiring ON windlass_task (expires_at) WHERE expires_at IS NOT NULL;
 
 -- For lists of states that are rare among many finished tasks; the happy path never touches it.
-CREATE INDEX task_rare ON task (state, number) WHERE state = 0 OR state = 3 OR state = 5 OR state = 6;
+CREATE INDEX windlass_task_rare ON windlass_task (state, number) WHERE state = 0 OR state = 3 OR state = 5 OR state = 6;
 
 -- Payloads (2 × number) and results (2 × number + 1) over 1 KiB: a change of state rewrites its row,
 -- and must not rewrite them.
-CREATE TABLE blob (
+CREATE TABLE windlass_blob (
   key  INTEGER PRIMARY KEY,
   data BLOB NOT NULL
 ) STRICT;
 
-CREATE TABLE unique_key (
+CREATE TABLE windlass_unique_key (
   digest BLOB PRIMARY KEY,
   holder BLOB NOT NULL,                           -- task.id; a timed key may outlive its task
   until  INTEGER                                  -- NULL: freed by the holder's exit
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX unique_key_until ON unique_key (until) WHERE until IS NOT NULL;
+CREATE INDEX windlass_unique_key_until ON windlass_unique_key (until) WHERE until IS NOT NULL;
 
-CREATE TABLE queue (
+CREATE TABLE windlass_queue (
   name      TEXT PRIMARY KEY,
   is_paused INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- How many tasks are in each state; changed once per lane and transaction.
-CREATE TABLE tally (
+CREATE TABLE windlass_tally (
   queue       TEXT NOT NULL,
   priority    INTEGER NOT NULL,
   scheduled   INTEGER NOT NULL DEFAULT 0,
@@ -86,7 +88,7 @@ CREATE TABLE tally (
 
 -- One row per incarnation of a worker, kept for ever: a worker that was lost never comes back, and
 -- finished tasks go on naming theirs.
-CREATE TABLE worker (
+CREATE TABLE windlass_worker (
   number      INTEGER PRIMARY KEY,
   id          TEXT NOT NULL UNIQUE,
   card        TEXT NOT NULL,                      -- JSON
@@ -97,17 +99,17 @@ CREATE TABLE worker (
   gone_at     INTEGER                             -- declared lost, or left
 ) STRICT;
 
-CREATE INDEX worker_alive ON worker (lease_until) WHERE gone_at IS NULL;
-CREATE INDEX worker_gone ON worker (gone_at) WHERE gone_at IS NOT NULL;
+CREATE INDEX windlass_worker_alive ON windlass_worker (lease_until) WHERE gone_at IS NULL;
+CREATE INDEX windlass_worker_gone ON windlass_worker (gone_at) WHERE gone_at IS NOT NULL;
 
-CREATE TABLE leader (
+CREATE TABLE windlass_leader (
   one    INTEGER PRIMARY KEY CHECK (one = 1),
   holder TEXT,
   until  INTEGER NOT NULL,
   term   INTEGER NOT NULL                         -- the highest ever given or seen
 ) STRICT;
 
-CREATE TABLE document (
+CREATE TABLE windlass_document (
   class      TEXT NOT NULL,
   key        TEXT NOT NULL,
   version    INTEGER NOT NULL,
@@ -116,9 +118,10 @@ CREATE TABLE document (
   PRIMARY KEY (class, key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE meta (
+CREATE TABLE windlass_meta (
+  version  INTEGER NOT NULL,                      -- how many migrations were applied
   sequence INTEGER NOT NULL                       -- the last number, position or epoch given
 ) STRICT;
 
-INSERT INTO meta (sequence) VALUES (0);
-INSERT INTO leader (one, holder, until, term) VALUES (1, NULL, 0, 0);
+INSERT INTO windlass_meta (version, sequence) VALUES (0, 0);
+INSERT INTO windlass_leader (one, holder, until, term) VALUES (1, NULL, 0, 0);

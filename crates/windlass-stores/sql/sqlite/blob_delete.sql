@@ -1,3 +1,3 @@
 -- in: ?1 and ?2, the first and last key
-DELETE FROM blob
+DELETE FROM windlass_blob
 WHERE key BETWEEN ?1 AND ?2

@@ -1,4 +1,4 @@
 -- in: ?1 key        out: data
 SELECT data
-FROM blob
+FROM windlass_blob
 WHERE key = ?1

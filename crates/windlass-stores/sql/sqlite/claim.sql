@@ -1,7 +1,7 @@
 -- claim: lease the first pending tasks of one lane (queue, priority, suspects or not) to a worker.
 -- in: ?1 epoch, ?2 worker number, ?3 now, ?4 queue, ?5 priority, ?6 suspects 0 or 1, ?7 limit
 -- out: the claimed rows, in no particular order (the caller sorts them by position)
-UPDATE task
+UPDATE windlass_task
 SET state = 2,
     epoch = ?1,
     worker = ?2,
@@ -12,7 +12,7 @@ SET state = 2,
     progress = NULL
 WHERE number IN (
   SELECT number
-  FROM task
+  FROM windlass_task
   WHERE state = 1
     AND queue = ?4
     AND priority = ?5

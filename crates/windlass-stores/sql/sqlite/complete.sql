@@ -1,6 +1,6 @@
 -- complete: the happy end of a run, which leaves history, position and counters as they are.
 -- in: ?1 number, ?2 attempts, ?3 now, ?4 started_at, ?5 expires_at, ?6 retention_ms, ?7 large, ?8 result
-UPDATE task
+UPDATE windlass_task
 SET state = 4,
     attempts = ?2,
     updated_at = ?3,

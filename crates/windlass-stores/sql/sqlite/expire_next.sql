@@ -1,4 +1,4 @@
 -- out: when the next lease runs out
 SELECT min(lease_until)
-FROM worker
+FROM windlass_worker
 WHERE gone_at IS NULL

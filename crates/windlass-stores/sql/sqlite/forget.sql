@@ -1,3 +1,3 @@
 -- in: ?1 number
-DELETE FROM task
+DELETE FROM windlass_task
 WHERE number = ?1

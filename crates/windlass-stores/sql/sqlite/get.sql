@@ -6,7 +6,7 @@ SELECT t.number, t.id, t.state, t.queue, t.priority, t.kind, t.attempts, t.crash
   t.claimed_at, t.started_at, t.finished_at, t.epoch, t.cancel_requested, t.idempotency_key, t.large,
   t.extras, t.progress, w.id,
   iif(?3, t.payload, NULL), iif(?4, t.result, NULL), iif(?5, t.history, NULL)
-FROM task AS t
-LEFT JOIN worker AS w ON w.number = t.worker
+FROM windlass_task AS t
+LEFT JOIN windlass_worker AS w ON w.number = t.worker
 WHERE t.id = ?1
   AND (t.expires_at IS NULL OR t.expires_at > ?2)

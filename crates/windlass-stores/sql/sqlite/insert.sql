@@ -1,6 +1,6 @@
 -- insert: store one new task; does nothing when its id is there already.
 -- in: the columns in order        changes 1, or 0 when the id is taken
-INSERT INTO task (
+INSERT INTO windlass_task (
   number, id, state, queue, priority, kind, position, pending_at,
   max_retries, max_crashes, timeout_ms, retention_ms, created_at, updated_at, run_at,
   idempotency_key, unique_digest, unique_for_ms, large, extras, payload

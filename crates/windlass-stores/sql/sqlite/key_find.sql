@@ -1,4 +1,4 @@
 -- in: ?1 digest        out: the holder's id, and when the key frees itself
 SELECT holder, until
-FROM unique_key
+FROM windlass_unique_key
 WHERE digest = ?1

@@ -1,3 +1,3 @@
 -- out: holder, until, term
 SELECT holder, until, term
-FROM leader
+FROM windlass_leader

@@ -1,5 +1,5 @@
 -- in: ?1 holder, ?2 until, ?3 term
-UPDATE leader
+UPDATE windlass_leader
 SET holder = ?1,
     until = ?2,
     term = ?3

@@ -6,8 +6,8 @@ SELECT t.number, t.id, t.state, t.queue, t.priority, t.kind, t.attempts, t.crash
   t.max_retries, t.max_crashes, t.timeout_ms, t.retention_ms, t.created_at, t.updated_at, t.run_at,
   t.claimed_at, t.started_at, t.finished_at, t.epoch, t.cancel_requested, t.idempotency_key, t.large,
   t.extras, t.progress, w.id
-FROM task AS t
-LEFT JOIN worker AS w ON w.number = t.worker
+FROM windlass_task AS t
+LEFT JOIN windlass_worker AS w ON w.number = t.worker
 WHERE t.number < ?1
   AND t.number >= ?11
   AND (1 << t.state) & ?12 != 0

@@ -6,8 +6,8 @@ SELECT t.number, t.id, t.state, t.queue, t.priority, t.kind, t.attempts, t.crash
   t.max_retries, t.max_crashes, t.timeout_ms, t.retention_ms, t.created_at, t.updated_at, t.run_at,
   t.claimed_at, t.started_at, t.finished_at, t.epoch, t.cancel_requested, t.idempotency_key, t.large,
   t.extras, t.progress, w.id
-FROM task AS t INDEXED BY task_rare
-LEFT JOIN worker AS w ON w.number = t.worker
+FROM windlass_task AS t INDEXED BY windlass_task_rare
+LEFT JOIN windlass_worker AS w ON w.number = t.worker
 WHERE (t.state = 0 OR t.state = 3 OR t.state = 5 OR t.state = 6)
   AND t.state = ?11
   AND t.number < ?1

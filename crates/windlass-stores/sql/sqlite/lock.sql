@@ -1,4 +1,4 @@
 -- lock: take the write lock without changing anything.
 -- out: nothing
-UPDATE meta
+UPDATE windlass_meta
 SET sequence = sequence

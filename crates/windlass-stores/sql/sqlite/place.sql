@@ -1,7 +1,7 @@
 -- place: write what a decision made of a task. The caller has checked state and epoch in the same
 -- transaction, which no other writer can enter.
 -- in: ?1 number, then the columns in order
-UPDATE task
+UPDATE windlass_task
 SET state = ?2,
     attempts = ?3,
     crashes = ?4,

@@ -1,4 +1,4 @@
 -- out: when the next retention is over
 SELECT min(expires_at)
-FROM task
+FROM windlass_task
 WHERE expires_at IS NOT NULL

@@ -1,7 +1,7 @@
 -- the task that stands first in one lane.
 -- in: ?1 queue, ?2 priority, ?3 suspects 0 or 1        out: pending_at
 SELECT pending_at
-FROM task
+FROM windlass_task
 WHERE state = 1
   AND queue = ?1
   AND priority = ?2

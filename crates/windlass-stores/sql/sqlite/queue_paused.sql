@@ -1,4 +1,4 @@
 -- in: ?1 queue        out: whether it is paused; no row for a queue nobody ever gave an order
 SELECT is_paused
-FROM queue
+FROM windlass_queue
 WHERE name = ?1

@@ -1,3 +1,3 @@
 -- out: the queues that were ever given an order
 SELECT name, is_paused
-FROM queue
+FROM windlass_queue

@@ -3,5 +3,5 @@
 SELECT number, id, state, queue, priority, kind, position, pending_at, attempts, crashes,
   max_crashes, retention_ms, run_at, claimed_at, started_at, finished_at, epoch, applied_epoch, worker,
   cancel_requested, idempotency_key, unique_digest, unique_for_ms, large, history, expires_at
-FROM task
+FROM windlass_task
 WHERE id = ?1

@@ -1,4 +1,4 @@
 -- in: ?1 class, ?2 key
-DELETE FROM document
+DELETE FROM windlass_document
 WHERE class = ?1
   AND key = ?2

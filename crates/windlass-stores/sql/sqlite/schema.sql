@@ -2,4 +2,5 @@
 SELECT sql
 FROM sqlite_schema
 WHERE sql IS NOT NULL
+  AND tbl_name LIKE 'windlass!_%' ESCAPE '!'
 ORDER BY type = 'index', tbl_name, name

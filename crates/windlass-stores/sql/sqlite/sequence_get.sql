@@ -1,3 +1,3 @@
 -- out: the last number given
 SELECT sequence
-FROM meta
+FROM windlass_meta

@@ -1,3 +1,3 @@
 -- in: ?1 the last number given
-UPDATE meta
+UPDATE windlass_meta
 SET sequence = ?1

@@ -1,4 +1,4 @@
 -- out: the counts of every lane
 SELECT queue, priority, scheduled, pending, running, retrying, completed, dead_letter, cancelled
-FROM tally
+FROM windlass_tally
 ORDER BY queue, priority

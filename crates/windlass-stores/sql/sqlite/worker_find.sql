@@ -1,4 +1,4 @@
 -- in: ?1 id        out: number, run_order, lease_until, gone_at
 SELECT number, run_order, lease_until, gone_at
-FROM worker
+FROM windlass_worker
 WHERE id = ?1

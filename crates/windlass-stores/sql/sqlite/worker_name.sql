@@ -1,4 +1,4 @@
 -- in: ?1 number        out: id
 SELECT id
-FROM worker
+FROM windlass_worker
 WHERE number = ?1

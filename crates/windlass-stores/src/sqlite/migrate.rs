@@ -12,13 +12,10 @@ use super::sql;
 /// was released.
 const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sqlite/0001_tasks.sql")];
 
-/// Marks a file as windlass's: "wind" in ASCII.
-const APPLICATION_ID: i64 = 0x7769_6e64;
-
 /// Brings the schema up to date, or says why that cannot be.
 pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
     if version(connection)? == MIGRATIONS.len() {
-        return check_owner(connection);
+        return Ok(());
     }
     let name = "migrate";
     let transaction = while_busy(|| {
@@ -27,12 +24,10 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
     .during(name)?;
     // Looked at again under the lock: another process may have been faster.
     let from = version(&transaction)?;
-    check_owner(&transaction)?;
     for migration in &MIGRATIONS[from..] {
         transaction.execute_batch(migration).during(name)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION_ID).during(name)?;
-    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64).during(name)?;
+    transaction.execute(sql::SCHEMA_VERSION_SET, [MIGRATIONS.len() as i64]).during(name)?;
     transaction.commit().during(name)
 }
 
@@ -43,7 +38,7 @@ pub(super) fn check(connection: &Connection) -> Result<()> {
         let text = format!("the database has schema version {stored}, not {known}");
         return Err(Error::unsupported(text));
     }
-    check_owner(connection)
+    Ok(())
 }
 
 /// The schema as text, for the dump that makes migrations reviewable.
@@ -60,10 +55,15 @@ pub(super) fn dump(connection: &Connection) -> Result<String> {
     ))
 }
 
+/// How many migrations were applied; none where windlass has no tables yet. Kept in a table of our
+/// own: `user_version` belongs to the application whose file it may be.
 fn version(connection: &Connection) -> Result<usize> {
-    let stored: i64 =
-        while_busy(|| connection.pragma_query_value(None, "user_version", |row| row.get(0)))
-            .during("read the schema's version")?;
+    let read = |text: &str| -> Result<i64> {
+        while_busy(|| connection.query_row(text, [], |row| row.get(0)))
+            .during("read the schema's version")
+    };
+    let exists = read(sql::SCHEMA_EXISTS)? > 0;
+    let stored = if exists { read(sql::SCHEMA_VERSION)? } else { 0 };
     let known = MIGRATIONS.len();
     usize::try_from(stored).ok().filter(|version| *version <= known).ok_or_else(|| {
         Error::new(
@@ -75,19 +75,4 @@ fn version(connection: &Connection) -> Result<usize> {
         )
         .reason_is(Reason::NewerSchema)
     })
-}
-
-/// Refuses a database that some other program has made.
-fn check_owner(connection: &Connection) -> Result<()> {
-    let name = "look at the database";
-    let id: i64 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0)).during(name)?;
-    if id == APPLICATION_ID {
-        return Ok(());
-    }
-    let tables: i64 = connection.query_row(sql::SCHEMA_COUNT, [], |row| row.get(0)).during(name)?;
-    if tables == 0 && id == 0 {
-        return Ok(());
-    }
-    Err(Error::invalid("the file is a database of another program; windlass leaves it alone"))
 }

@@ -56,7 +56,9 @@ statements! {
     SAVE = "save";
     SAVE_REMOVE = "save_remove";
     SCHEMA = "schema";
-    SCHEMA_COUNT = "schema_count";
+    SCHEMA_EXISTS = "schema_exists";
+    SCHEMA_VERSION = "schema_version";
+    SCHEMA_VERSION_SET = "schema_version_set";
     SEQUENCE_GET = "sequence_get";
     SEQUENCE_SET = "sequence_set";
     TALLY_ADD = "tally_add";

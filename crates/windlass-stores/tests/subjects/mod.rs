@@ -56,7 +56,8 @@ impl Subject for SqliteSubject {
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         connection.busy_timeout(Duration::from_secs(10)).unwrap();
         let id = uuid::Uuid::parse_str(task.as_str()).unwrap();
-        let text = "UPDATE task SET extras = '{\"tags\": 7', history = x'ff00' WHERE id = ?1";
+        let text =
+            "UPDATE windlass_task SET extras = '{\"tags\": 7', history = x'ff00' WHERE id = ?1";
         let changed = connection.execute(text, [id.as_bytes()]).unwrap();
         assert_eq!(changed, 1, "task {task} should be there to be spoiled");
         true
@@ -64,8 +65,8 @@ impl Subject for SqliteSubject {
 
     async fn rows_kept(&self) -> Option<u64> {
         let connection = rusqlite::Connection::open(self.path()).unwrap();
-        let text = "SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM unique_key)
-            + (SELECT count(*) FROM blob)";
+        let text = "SELECT (SELECT count(*) FROM windlass_task) + (SELECT count(*) FROM windlass_unique_key)
+            + (SELECT count(*) FROM windlass_blob)";
         Some(connection.query_row(text, [], |row| row.get(0)).unwrap())
     }
 }

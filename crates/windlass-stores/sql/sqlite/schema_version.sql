@@ -1,0 +1,3 @@
+-- out: how many migrations were applied
+SELECT version
+FROM windlass_meta

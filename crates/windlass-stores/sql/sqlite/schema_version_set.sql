@@ -1,0 +1,3 @@
+-- in: ?1 how many migrations were applied
+UPDATE windlass_meta
+SET version = ?1
