@@ -52,6 +52,9 @@ macro_rules! conformance {
                 a_submit_due_later_is_scheduled_and_any_other_is_pending,
                 every_ending_takes_its_task_where_core_decides,
                 the_start_of_a_handler_is_told_from_how_long_it_took,
+                the_start_of_a_handler_is_not_told_again_for_the_next_run,
+                the_start_of_a_handler_is_told_whatever_its_end,
+                each_step_of_a_task_is_told_as_its_last_update,
                 a_task_runs_one_time_more_than_its_retries,
             }
             claim {
@@ -93,6 +96,7 @@ macro_rules! conformance {
                 an_apply_to_a_task_that_never_was_is_refused_as_gone,
                 an_apply_is_accepted_until_the_worker_is_declared_lost,
                 progress_under_an_old_epoch_is_dropped,
+                progress_after_the_end_of_a_run_is_dropped,
                 only_one_completion_of_a_lease_is_accepted_however_many_come_at_once,
             }
             repeats {
@@ -124,12 +128,14 @@ macro_rules! conformance {
                 an_expire_that_is_repeated_counts_no_crash_twice,
                 what_a_worker_finished_before_it_was_lost_stays_finished,
                 an_expire_tells_when_the_next_lease_runs_out,
+                an_expire_does_not_wait_for_a_worker_that_is_gone,
             }
             identity {
                 an_unknown_worker_gets_nothing,
                 a_worker_that_was_declared_lost_never_comes_back,
                 a_worker_that_held_nothing_is_declared_lost_too,
                 a_lost_worker_is_remembered_for_an_hour,
+                a_lost_worker_is_not_told_of_after_an_hour,
                 a_worker_that_left_never_comes_back,
                 an_overdue_worker_gets_nothing_until_it_has_beaten_again,
                 a_worker_may_claim_to_the_end_of_its_lease,
@@ -138,6 +144,7 @@ macro_rules! conformance {
                 a_leave_gives_everything_back_at_once_and_counts_nothing,
                 a_leave_under_a_cancel_request_cancels,
                 a_leave_that_is_repeated_or_of_an_unknown_worker_is_no_error,
+                a_leave_does_not_touch_what_the_worker_had_ended_before,
                 a_worker_that_left_is_not_counted_as_crashed_by_a_later_expire,
                 the_first_beat_registers_and_later_ones_update_the_card,
             }
@@ -145,6 +152,7 @@ macro_rules! conformance {
                 an_old_lease_that_is_not_named_goes_back_and_counts_nothing,
                 a_lease_that_is_named_stays,
                 a_young_lease_stays_although_it_is_not_named,
+                a_lease_goes_back_when_it_is_older_than_said_and_not_when_it_is_as_old,
                 age_counts_from_the_last_claim_and_not_from_the_submit,
                 a_beat_without_held_gives_nothing_back,
                 held_says_nothing_about_other_workers_leases,
@@ -165,6 +173,7 @@ macro_rules! conformance {
                 promote_changes_no_counter_of_the_task,
                 promote_in_small_pieces_takes_the_longest_due_first,
                 promote_tells_when_the_next_task_is_due,
+                promote_tells_when_the_next_retry_is_due,
             }
             cancel {
                 a_waiting_task_is_cancelled_at_once_and_never_starts,
@@ -187,6 +196,7 @@ macro_rules! conformance {
                 a_rescheduled_pending_task_is_not_given_out,
                 a_deleted_task_is_gone_from_every_read_and_count,
                 a_delete_is_on_record_with_who_and_what,
+                a_delete_by_filter_is_on_record_too,
                 a_purge_of_a_queue_takes_all_but_what_runs,
                 each_task_of_a_change_is_answered_in_the_order_given,
                 a_change_only_in_some_states_leaves_the_others_alone,
@@ -207,9 +217,11 @@ macro_rules! conformance {
                 for_a_time_a_key_is_freed_by_a_delete_in_every_state,
                 for_a_time_a_key_outlives_the_pruned_record_of_a_run,
                 for_a_time_a_key_is_free_when_the_time_is_over_and_not_before,
+                for_a_time_upkeep_frees_no_key_before_its_time,
                 for_a_time_a_key_that_is_over_can_be_taken_at_once_without_upkeep,
                 a_key_is_freed_only_by_its_owner,
                 a_rerun_does_not_take_its_key_again,
+                for_a_time_a_rerun_does_not_hold_the_key_longer,
                 a_missing_key_is_derived_from_queue_kind_and_payload,
                 a_unique_key_counts_within_its_scope,
                 two_tasks_of_one_batch_cannot_share_a_unique_key,
@@ -222,9 +234,11 @@ macro_rules! conformance {
                 an_idempotency_key_is_held_in_every_state,
                 an_idempotency_key_is_freed_by_a_delete_in_every_state,
                 an_idempotency_key_is_freed_by_prune_and_not_before,
+                an_idempotency_key_is_free_when_its_record_is_over_pruned_or_not,
                 an_idempotency_key_survives_a_rerun,
                 the_idempotency_key_is_looked_at_before_the_unique_key,
                 a_task_takes_both_keys_or_neither,
+                a_refused_submit_leaves_nothing_behind,
                 two_requests_of_one_batch_under_one_key_are_one_task,
                 of_many_submits_at_once_one_idempotency_key_makes_one_task,
                 of_many_submits_at_once_one_unique_key_lets_one_in,
@@ -232,13 +246,17 @@ macro_rules! conformance {
             prune {
                 a_finished_record_is_kept_its_retention_and_not_less,
                 reads_hide_a_record_from_the_moment_its_retention_is_over,
+                changes_do_not_find_a_record_whose_retention_is_over,
                 dead_letters_are_never_pruned_or_hidden,
                 unfinished_tasks_are_never_pruned,
                 each_task_has_its_own_retention,
+                a_record_is_kept_as_long_as_the_report_of_its_end_says,
                 retention_counts_from_the_end_and_not_from_the_submit,
                 what_expire_and_leave_cancelled_is_pruned_too,
                 prune_in_small_pieces_gets_to_the_end,
+                tend_in_small_pieces_gets_to_the_end,
                 nothing_is_left_behind_by_tasks_that_are_gone,
+                a_rerun_leaves_no_result_behind,
             }
             lead {
                 only_one_leads_at_a_time,
@@ -256,6 +274,7 @@ macro_rules! conformance {
                 a_prune_in_a_stale_term_is_refused,
                 a_tend_in_a_stale_term_is_refused,
                 a_stale_term_stays_stale_after_its_successor_is_gone,
+                upkeep_in_a_higher_term_makes_every_lower_one_stale,
             }
             batches {
                 a_bad_item_of_an_insert_hurts_only_itself,
@@ -293,6 +312,7 @@ macro_rules! conformance {
                 counters_do_not_follow_what_was_refused,
                 pending_tasks_are_counted_by_priority,
                 a_queue_tells_since_when_its_oldest_task_is_pending,
+                a_promoted_task_is_pending_since_its_promote,
                 queues_are_told_by_name_and_stay_known_when_empty,
                 counters_equal_states_while_many_work_and_after_the_drain,
                 a_close_look_finds_no_problem_after_a_drain,
@@ -301,8 +321,10 @@ macro_rules! conformance {
                 a_list_shows_every_task_once_in_its_order,
                 a_list_leaves_out_what_may_be_large,
                 each_part_of_a_filter_narrows_a_list,
+                each_part_of_a_filter_narrows_a_list_in_every_state,
                 a_walk_shows_each_task_once_while_others_come_and_go,
                 a_walk_shows_each_task_once_although_it_deletes_what_it_has_seen,
+                a_walk_over_very_many_tasks_shows_each_once,
                 a_walk_by_state_shows_what_stays_in_it_while_others_leave_it,
                 a_walk_by_a_waiting_or_finished_state_shows_what_stays_in_it,
                 a_cursor_that_the_store_did_not_make_is_invalid,
@@ -349,6 +371,7 @@ macro_rules! conformance {
                 a_worker_is_known_with_what_it_holds_until_it_is_gone,
                 workers_are_told_by_id,
                 progress_is_kept_with_its_time_and_starts_anew_with_each_run,
+                progress_is_forgotten_when_a_task_is_pending_again,
             }
             wait {
                 an_insert_wakes_who_waits_for_its_queue,

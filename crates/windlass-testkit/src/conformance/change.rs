@@ -157,6 +157,17 @@ pub async fn a_delete_is_on_record_with_who_and_what(s: Scene) {
     assert_eq!(s.audits().await.len(), 2, "one more for the next call");
 }
 
+pub async fn a_delete_by_filter_is_on_record_too(s: Scene) {
+    let ids = s.submit_many(3).await;
+    s.submit(draft().queue("other")).await;
+    s.change_piece(of_queue("main"), Action::Delete, 99, None).await;
+    let audits = s.audits().await;
+    assert_eq!(audits.len(), 1, "one entry for one call: {audits:#?}");
+    assert_eq!((audits[0].by.as_deref(), audits[0].count), (Some("olivia"), 3));
+    let named = |id: &TaskId| audits[0].tasks.contains(&id.to_string());
+    assert!(ids.iter().all(named), "each by its id: {audits:#?}");
+}
+
 pub async fn a_purge_of_a_queue_takes_all_but_what_runs(s: Scene) {
     let running = s.start(draft()).await.id.clone();
     s.submit_many(7).await;

@@ -149,6 +149,14 @@ pub async fn a_queue_tells_since_when_its_oldest_task_is_pending(s: Scene) {
     assert_eq!(s.queue("main").await.unwrap().oldest_pending_at, None);
 }
 
+pub async fn a_promoted_task_is_pending_since_its_promote(s: Scene) {
+    s.submit(draft().after(SECOND)).await;
+    s.advance(SECOND * 5);
+    s.promote().await;
+    let oldest = s.queue("main").await.unwrap().oldest_pending_at;
+    assert_eq!(oldest, Some(s.now().await));
+}
+
 pub async fn queues_are_told_by_name_and_stay_known_when_empty(s: Scene) {
     for name in ["b", "c", "a"] {
         let id = s.submit(draft().queue(name)).await;

@@ -186,3 +186,13 @@ pub async fn an_expire_tells_when_the_next_lease_runs_out(s: Scene) {
         "{worker}'s lease runs out at {until}, the next look is told for {next:?}"
     );
 }
+
+/// A leader that is told of an instant in the past would look again at once, for ever.
+pub async fn an_expire_does_not_wait_for_a_worker_that_is_gone(s: Scene) {
+    let left = s.worker().await;
+    s.worker().await;
+    s.leave(&left).await;
+    let next = s.lose_all_workers().await.next_due;
+    let now = s.now().await;
+    assert!(next.is_none_or(|at| at > now), "nobody is left, told {next:?} at {now}");
+}

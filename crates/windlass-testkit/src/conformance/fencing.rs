@@ -178,6 +178,17 @@ pub async fn progress_under_an_old_epoch_is_dropped(s: Scene) {
     assert_eq!((progress.fraction, progress.note.as_str()), (0.25, "0.25"));
 }
 
+pub async fn progress_after_the_end_of_a_run_is_dropped(s: Scene) {
+    for (number, ending) in every_ending().into_iter().enumerate() {
+        let run = s.start(draft().queue(&format!("late-{number}"))).await;
+        s.finish(&run, ending.clone()).await;
+        let report = ProgressReport { lease: run.lease(), fraction: 0.5, note: "late".into() };
+        let beat = Beat { progress: vec![report], ..s.sign(&run.worker) };
+        s.store.beat(beat).await.unwrap();
+        assert_eq!(s.record(&run.id).await.progress, None, "after {ending:?}");
+    }
+}
+
 pub async fn only_one_completion_of_a_lease_is_accepted_however_many_come_at_once(s: Scene) {
     let run = s.start(draft()).await;
     let elsewhere = s.elsewhere().await;

@@ -55,6 +55,16 @@ pub async fn a_young_lease_stays_although_it_is_not_named(s: Scene) {
     s.finish_as(&run, completed(), State::Completed).await;
 }
 
+pub async fn a_lease_goes_back_when_it_is_older_than_said_and_not_when_it_is_as_old(s: Scene) {
+    let run = s.start(draft()).await;
+    s.advance(OLD);
+    assert_eq!(name_nothing(&s, &run).await.given_back, [], "just as old");
+    check(&s, &run.id, State::Running, 1).await;
+    s.advance(MS);
+    assert_eq!(name_nothing(&s, &run).await.given_back, std::slice::from_ref(&run.id), "older");
+    check(&s, &run.id, State::Pending, 0).await;
+}
+
 pub async fn age_counts_from_the_last_claim_and_not_from_the_submit(s: Scene) {
     let id = s.submit(draft()).await;
     s.advance(OLD * 2);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Barrier;
 use windlass_core::store::{Filter, Inserted};
@@ -103,6 +104,19 @@ pub async fn an_idempotency_key_is_freed_by_prune_and_not_before(s: Scene) {
     }
 }
 
+pub async fn an_idempotency_key_is_free_when_its_record_is_over_pruned_or_not(s: Scene) {
+    for state in [State::Completed, State::Cancelled] {
+        let first = s.bring(once(), state).await;
+        s.advance(RETENTION);
+        let next = s.submit(once().after(HOUR * 99)).await;
+        s.expect_gone(&first, "its time is over").await;
+        check_returns(&s, &next, "the key has a new owner").await;
+        s.prune().await;
+        check_returns(&s, &next, "a prune of the first frees nothing of it").await;
+        s.delete(&next).await;
+    }
+}
+
 pub async fn an_idempotency_key_survives_a_rerun(s: Scene) {
     let id = s.bring(once(), State::DeadLetter).await;
     s.rerun(&id).await;
@@ -130,6 +144,29 @@ pub async fn a_task_takes_both_keys_or_neither(s: Scene) {
     let (_, known) = s.offer(once().unique(until_finished("key"))).await;
     assert!(matches!(known, Inserted::Existing { .. }), "{known:?}");
     s.submit(draft().unique(until_finished("key"))).await;
+}
+
+/// A key that a refused submit leaves behind is a leak, also where nobody trips over it.
+pub async fn a_refused_submit_leaves_nothing_behind(s: Scene) {
+    s.submit(once()).await;
+    s.submit(draft().unique(until_finished("key"))).await;
+    let fresh = || draft().idempotency("fresh").payload(vec![7; 70_000]);
+    let returning = Unique { on_conflict: OnConflict::Return, ..until_finished("key") };
+    let refused = [
+        fresh().unique(until_finished("key")),
+        fresh().unique(returning),
+        once().unique(until_finished("fresh")),
+        once().unique(held_for("fresh", HOUR)).payload("another request"),
+        fresh().unique(until_finished("fresh")).but(|task| task.spec.timeout = Duration::ZERO),
+    ];
+    let kept = s.rows_kept().await;
+    for draft in refused {
+        let (id, answer) = s.offer(draft).await;
+        assert!(!answer.is_new(), "{answer:?}");
+        s.expect_gone(&id, "it was refused").await;
+        assert_eq!(s.rows_kept().await, kept, "rows, after {answer:?}");
+    }
+    s.submit(fresh().unique(until_finished("fresh"))).await;
 }
 
 pub async fn two_requests_of_one_batch_under_one_key_are_one_task(s: Scene) {

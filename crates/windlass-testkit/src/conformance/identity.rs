@@ -1,10 +1,10 @@
 //! Who may claim: registered, live workers, each under an id that is never used again.
 
 use windlass_core::store::{Applied, Beat, Refusal};
-use windlass_core::{Error, ErrorKind, Reason, Result, State, WorkerId};
+use windlass_core::{Ending, Error, ErrorKind, Reason, Result, State, WorkerId};
 
 use crate::draft::draft;
-use crate::scene::{HOUR, LEASE, MS, Scene, claim_of, completed};
+use crate::scene::{HOUR, LEASE, MS, Scene, claim_of, completed, snoozed};
 
 /// Requires a call to be refused since the worker is not known, or not any more.
 fn check_lost<T: std::fmt::Debug>(answer: Result<T>, why: &str) {
@@ -62,6 +62,14 @@ pub async fn a_lost_worker_is_remembered_for_an_hour(s: Scene) {
     let known = s.store.workers().await.unwrap();
     let record = known.iter().find(|record| record.id == worker);
     assert!(record.is_some_and(|record| record.is_gone), "{known:#?}");
+}
+
+pub async fn a_lost_worker_is_not_told_of_after_an_hour(s: Scene) {
+    let worker = s.worker().await;
+    s.lose_all_workers().await;
+    s.advance(HOUR + MS);
+    let known = s.store.workers().await.unwrap();
+    assert!(known.iter().all(|record| record.id != worker), "{known:#?}");
 }
 
 pub async fn a_worker_that_left_never_comes_back(s: Scene) {
@@ -138,6 +146,22 @@ pub async fn a_leave_that_is_repeated_or_of_an_unknown_worker_is_no_error(s: Sce
     assert_eq!(s.leave(&run.worker).await, 0, "it has nothing any more");
     assert_eq!(s.leave(&s.new_worker_id()).await, 0, "it never was");
     s.expect(&run.id, State::Running, "the heir keeps it").await;
+}
+
+pub async fn a_leave_does_not_touch_what_the_worker_had_ended_before(s: Scene) {
+    let mut runs = Vec::new();
+    for (name, ending) in [("back", Ending::Released), ("later", snoozed(9)), ("done", completed())]
+    {
+        let run = s.start(draft().queue(name)).await;
+        s.finish(&run, ending).await;
+        runs.push(run);
+    }
+    for run in runs {
+        let before = s.record(&run.id).await;
+        s.advance(MS);
+        assert_eq!(s.leave(&run.worker).await, 0, "it held nothing any more");
+        assert_eq!(s.record(&run.id).await, before, "as it was");
+    }
 }
 
 pub async fn a_worker_that_left_is_not_counted_as_crashed_by_a_later_expire(s: Scene) {

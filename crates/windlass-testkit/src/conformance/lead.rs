@@ -158,6 +158,16 @@ pub async fn a_stale_term_stays_stale_after_its_successor_is_gone(s: Scene) {
     check_stale(s.elsewhere().await.store.expire(old).await, "expire later");
 }
 
+pub async fn upkeep_in_a_higher_term_makes_every_lower_one_stale(s: Scene) {
+    let duty = s.duty().await;
+    let higher = Duty { term: Term(duty.term.0 + 1_000), ..duty };
+    s.store.promote(higher).await.unwrap();
+    check_stale(s.store.promote(duty).await, "promote");
+    check_stale(s.elsewhere().await.store.prune(duty).await, "prune elsewhere");
+    s.advance(LAPSE);
+    assert!(s.lead_as("next").await > higher.term, "terms grow from there");
+}
+
 /// An old leader that was paused past its term, and the one that took over.
 async fn paused_leader(s: &Scene) -> (Duty, Duty) {
     let old = s.lead_as("old").await;

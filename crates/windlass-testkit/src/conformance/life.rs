@@ -286,6 +286,50 @@ pub async fn the_start_of_a_handler_is_told_from_how_long_it_took(s: Scene) {
     assert_eq!(started_at, Some(s.now().await.before(SECOND * 3)));
 }
 
+pub async fn the_start_of_a_handler_is_not_told_again_for_the_next_run(s: Scene) {
+    let run = s.start(draft()).await;
+    let transition = s.transition(&run, Ending::Released).took(SECOND);
+    s.apply(&run.worker, vec![transition]).await;
+    s.take(&run.worker, &run.id).await;
+    assert_eq!(s.record(&run.id).await.started_at, None, "not told yet");
+}
+
+pub async fn the_start_of_a_handler_is_told_whatever_its_end(s: Scene) {
+    for ending in [failed("boom"), discarded("no use"), snoozed(9), Ending::Cancelled] {
+        let run = s.start(draft()).await;
+        s.advance(SECOND * 5);
+        let transition = s.transition(&run, ending.clone()).took(SECOND * 3);
+        s.apply(&run.worker, vec![transition]).await;
+        let started_at = s.record(&run.id).await.started_at;
+        assert_eq!(started_at, Some(s.now().await.before(SECOND * 3)), "{ending:?}");
+    }
+}
+
+pub async fn each_step_of_a_task_is_told_as_its_last_update(s: Scene) {
+    let id = s.submit(draft().after(SECOND)).await;
+    check_updated(&s, &id, "the submit").await;
+    s.promote().await;
+    check_updated(&s, &id, "the promote").await;
+    let worker = s.worker().await;
+    let run = s.take(&worker, &id).await;
+    check_updated(&s, &id, "the claim").await;
+    s.finish_as(&run, completed(), State::Completed).await;
+    check_updated(&s, &id, "the completion").await;
+    s.rerun(&id).await;
+    check_updated(&s, &id, "the rerun").await;
+    s.take(&worker, &id).await;
+    s.cancel(&id).await;
+    check_updated(&s, &id, "the cancel request").await;
+    s.leave(&worker).await;
+    check_updated(&s, &id, "the leave").await;
+}
+
+/// Requires a task to be updated now, and lets a second pass.
+async fn check_updated(s: &Scene, id: &TaskId, by: &str) {
+    assert_eq!(s.record(id).await.updated_at, s.now().await, "by {by}");
+    s.advance(SECOND);
+}
+
 pub async fn a_task_runs_one_time_more_than_its_retries(s: Scene) {
     let run = s.start(draft().max_retries(2)).await;
     s.finish_as(&run, failed("1"), State::Retrying).await;

@@ -107,6 +107,43 @@ pub async fn each_part_of_a_filter_narrows_a_list(s: Scene) {
     }
 }
 
+/// Stores look for rare states along another way, which must not forget a part of the filter.
+pub async fn each_part_of_a_filter_narrows_a_list_in_every_state(s: Scene) {
+    let has_priorities = s.capabilities().has_priorities;
+    let urgent = if has_priorities { Priority::High } else { Priority::Normal };
+    for state in State::ALL {
+        let name = format!("marked-{state}");
+        let plain = s.bring(draft().queue(&format!("plain-{state}")).tag("blue"), state).await;
+        s.advance(SECOND);
+        let start = s.now().await;
+        let marked = draft().queue(&name).kind("sort").tag("red").priority(urgent);
+        let marked = s.bring(marked, state).await;
+        let (only_plain, only_marked) = (set(&[&plain]), set(&[&marked]));
+        let of_state = Filter { states: vec![state], ..Filter::default() };
+        let ended = |ids: &[&TaskId]| if state.is_terminal() { set(ids) } else { set(&[]) };
+        let cases = [
+            (of_state.clone(), set(&[&plain, &marked])),
+            (Filter { queue: Some(queue(&name)), ..of_state.clone() }, only_marked.clone()),
+            (Filter { kind: Some(kind("sort")), ..of_state.clone() }, only_marked.clone()),
+            (Filter { tag: Some("red".parse().unwrap()), ..of_state.clone() }, only_marked.clone()),
+            (Filter { created_after: Some(start), ..of_state.clone() }, only_marked.clone()),
+            (Filter { created_before: Some(start), ..of_state.clone() }, only_plain),
+            (Filter { finished_before: Some(start), ..of_state.clone() }, ended(&[&plain])),
+            (
+                Filter { finished_before: Some(start.after(MS)), ..of_state.clone() },
+                ended(&[&plain, &marked]),
+            ),
+        ];
+        for (filter, expected) in cases {
+            assert_eq!(ids(&s, filter.clone()).await, expected, "{filter:?}");
+        }
+        if has_priorities {
+            let filter = Filter { priority: Some(Priority::High), ..of_state };
+            assert_eq!(ids(&s, filter).await, only_marked, "{state} by priority");
+        }
+    }
+}
+
 /// Walks a list in pages of three; between the pages tasks come, go and change.
 pub async fn a_walk_shows_each_task_once_while_others_come_and_go(s: Scene) {
     let stay = s.submit_many(20).await;
@@ -143,6 +180,25 @@ pub async fn a_walk_shows_each_task_once_although_it_deletes_what_it_has_seen(s:
         }
     }
     assert_eq!(seen, ids.into_iter().collect());
+}
+
+/// More than a store looks at for one page.
+pub async fn a_walk_over_very_many_tasks_shows_each_once(s: Scene) {
+    let submitted: BTreeSet<_> = s.submit_many(10_007).await.into_iter().collect();
+    let filter = Filter { kind: Some(kind("work")), ..Filter::default() };
+    let mut params = ListParams { limit: 20_000, ..page_of(filter) };
+    let mut seen = Vec::new();
+    loop {
+        let page = s.store.list(params.clone()).await.unwrap();
+        seen.extend(page.tasks.into_iter().map(|record| record.id));
+        params.cursor = page.next_cursor;
+        if params.cursor.is_none() {
+            break;
+        }
+    }
+    let count = seen.len();
+    assert!(seen.into_iter().collect::<BTreeSet<_>>() == submitted, "the walk missed a task");
+    assert_eq!(count, submitted.len(), "a task came twice");
 }
 
 pub async fn a_walk_by_state_shows_what_stays_in_it_while_others_leave_it(s: Scene) {

@@ -1,7 +1,7 @@
 //! Beats, orders, progress and what is known of workers.
 
 use windlass_core::store::{Beat, Order, ProgressReport, RunOrder, WorkerRecord};
-use windlass_core::{ErrorKind, WorkerId};
+use windlass_core::{Ending, ErrorKind, WorkerId};
 
 use crate::draft::{draft, queue};
 use crate::scene::{SECOND, Scene, completed};
@@ -107,4 +107,13 @@ pub async fn progress_is_kept_with_its_time_and_starts_anew_with_each_run(s: Sce
     s.rerun(&run.id).await;
     s.take(&run.worker, &run.id).await;
     assert_eq!(s.record(&run.id).await.progress, None, "a new run");
+}
+
+pub async fn progress_is_forgotten_when_a_task_is_pending_again(s: Scene) {
+    let run = s.start(draft()).await;
+    let report = ProgressReport { lease: run.lease(), fraction: 0.5, note: "half".into() };
+    let beat = Beat { progress: vec![report], ..s.sign(&run.worker) };
+    s.store.beat(beat).await.unwrap();
+    s.finish(&run, Ending::Released).await;
+    assert_eq!(s.record(&run.id).await.progress, None);
 }

@@ -127,3 +127,10 @@ pub async fn promote_tells_when_the_next_task_is_due(s: Scene) {
         now.after(SECOND * 30)
     );
 }
+
+pub async fn promote_tells_when_the_next_retry_is_due(s: Scene) {
+    let id = s.bring(draft(), State::Retrying).await;
+    let due = s.record(&id).await.run_at.expect("a retry has its time");
+    let next = s.promote().await.next_due;
+    assert!(next.is_some_and(|at| at <= due), "due at {due}, told {next:?}");
+}

@@ -1,7 +1,7 @@
 //! Prune and retention: finished records are kept their time, then hidden, then removed.
 
-use windlass_core::store::{Duty, Filter};
-use windlass_core::{Ending, State};
+use windlass_core::store::{Action, Changed, Duty, Filter};
+use windlass_core::{Ending, State, Transition};
 
 use crate::draft::{RETENTION, draft, held_for};
 use crate::scene::{HOUR, LEASE, MS, SECOND, Scene, completed};
@@ -27,6 +27,21 @@ pub async fn reads_hide_a_record_from_the_moment_its_retention_is_over(s: Scene)
         s.expect_gone(&id, "its time is over, pruned or not").await;
         let filter = Filter { states: vec![state], ..Filter::default() };
         assert_eq!(s.list(filter).await, [], "also in a list by state");
+    }
+}
+
+pub async fn changes_do_not_find_a_record_whose_retention_is_over(s: Scene) {
+    for state in [State::Completed, State::Cancelled] {
+        let id = s.bring(draft(), state).await;
+        s.advance(RETENTION);
+        for action in [Action::Cancel, Action::Rerun, Action::Delete] {
+            let by_id = s.change(&id, action).await;
+            assert_eq!(by_id, Changed::NotFound, "{action:?} by id, {state}");
+            let filter = Filter { states: vec![state], ..Filter::default() };
+            let by_filter = s.change_matching(filter, action, 9).await;
+            assert_eq!(by_filter.changed_count, 0, "{action:?} by filter, {state}");
+        }
+        s.expect_gone(&id, "its time is over").await;
     }
 }
 
@@ -65,6 +80,20 @@ pub async fn each_task_has_its_own_retention(s: Scene) {
     s.advance(HOUR * 47);
     s.prune().await;
     s.expect(&long.id, State::Completed, "it is kept for two days").await;
+}
+
+pub async fn a_record_is_kept_as_long_as_the_report_of_its_end_says(s: Scene) {
+    for (ending, state) in [(completed(), State::Completed), (Ending::Cancelled, State::Cancelled)]
+    {
+        let run = s.start(draft().retention(HOUR * 48)).await;
+        let transition = Transition { retention: SECOND, ..s.transition(&run, ending) };
+        s.apply(&run.worker, vec![transition]).await;
+        s.advance(SECOND - MS);
+        s.expect(&run.id, state, "a millisecond before").await;
+        assert_eq!(s.record(&run.id).await.spec.retention, SECOND, "as the record tells");
+        s.advance(MS);
+        s.expect_gone(&run.id, "kept for a second, not for two days").await;
+    }
 }
 
 pub async fn retention_counts_from_the_end_and_not_from_the_submit(s: Scene) {
@@ -143,4 +172,30 @@ pub async fn nothing_is_left_behind_by_tasks_that_are_gone(s: Scene) {
             assert_eq!(left, 0, "rows left by a {state} task, pruned: {is_pruned}");
         }
     }
+}
+
+pub async fn a_rerun_leaves_no_result_behind(s: Scene) {
+    let run = s.start(draft()).await;
+    let kept = s.rows_kept().await;
+    let result = Some(vec![7; 70_000].into());
+    s.finish_as(&run, Ending::Completed { result }, State::Completed).await;
+    s.rerun(&run.id).await;
+    assert_eq!(s.rows_kept().await, kept, "rows, as before the result");
+}
+
+pub async fn tend_in_small_pieces_gets_to_the_end(s: Scene) {
+    for number in 0..5 {
+        s.submit(draft().unique(held_for(&format!("key-{number}"), HOUR))).await;
+    }
+    s.advance(HOUR);
+    let duty = Duty { limit: 2, ..s.duty().await };
+    let mut done = 0;
+    for _ in 0..20 {
+        let report = s.store.tend(duty).await.unwrap();
+        done += report.done;
+        if !report.has_more {
+            break;
+        }
+    }
+    assert_eq!(done, 5, "keys freed in all");
 }

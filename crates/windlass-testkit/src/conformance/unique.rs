@@ -319,6 +319,16 @@ pub async fn for_a_time_a_key_is_free_when_the_time_is_over_and_not_before(s: Sc
     }
 }
 
+pub async fn for_a_time_upkeep_frees_no_key_before_its_time(s: Scene) {
+    let id = s.submit(for_a_time()).await;
+    s.advance(TIME - MS);
+    s.tend().await;
+    check_held(&s, &id, "a millisecond before").await;
+    s.advance(MS);
+    s.tend().await;
+    check_free(&s, "when its time is over").await;
+}
+
 pub async fn for_a_time_a_key_that_is_over_can_be_taken_at_once_without_upkeep(s: Scene) {
     let first = s.submit(for_a_time()).await;
     s.advance(TIME);
@@ -385,6 +395,15 @@ pub async fn a_rerun_does_not_take_its_key_again(s: Scene) {
     let id = exit(&s, until_end(), Way::Completed).await;
     s.rerun(&id).await;
     check_free(&s, "although the first task is pending again").await;
+}
+
+pub async fn for_a_time_a_rerun_does_not_hold_the_key_longer(s: Scene) {
+    let id = s.bring(for_a_time().retention(TIME), State::Completed).await;
+    s.advance(TIME - SECOND);
+    s.rerun(&id).await;
+    check_held(&s, &id, "as long as at first").await;
+    s.advance(SECOND);
+    check_free(&s, "when its time is over, rerun or not").await;
 }
 
 pub async fn a_missing_key_is_derived_from_queue_kind_and_payload(s: Scene) {
