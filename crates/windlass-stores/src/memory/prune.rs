@@ -4,7 +4,7 @@ use windlass_core::Result;
 use windlass_core::store::{Duty, DutyReport};
 use windlass_core::unique::Exit;
 
-use super::model::Model;
+use super::model::{Key, Model};
 
 impl Model {
     pub(super) fn prune(&mut self, duty: Duty) -> Result<DutyReport> {
@@ -33,9 +33,16 @@ impl Model {
     pub(super) fn tend(&mut self, duty: Duty) -> Result<DutyReport> {
         self.check_term(duty.term)?;
         let now = self.now();
-        let before = self.keys.len();
-        self.keys.retain(|_, key| key.until.is_none_or(|until| until > now));
-        let done = (before - self.keys.len()) as u64;
-        Ok(DutyReport { done, ..DutyReport::default() })
+        let is_over = |key: &Key| key.until.is_some_and(|until| until <= now);
+        let over: Vec<_> =
+            self.keys.iter().filter(|(_, key)| is_over(key)).map(|(digest, _)| *digest).collect();
+        for digest in over.iter().take(duty.limit) {
+            self.keys.remove(digest);
+        }
+        Ok(DutyReport {
+            done: over.len().min(duty.limit) as u64,
+            has_more: over.len() > duty.limit,
+            ..DutyReport::default()
+        })
     }
 }
