@@ -1,7 +1,5 @@
 //! Workers that die without a word, tasks that kill them, and who leads after that.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
