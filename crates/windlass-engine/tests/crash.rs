@@ -1,14 +1,11 @@
 //! Workers that die without a word, tasks that kill them, and who leads after that.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
-use windlass_core::store::{Bid, Duty, Leadership, Term};
-use windlass_core::{Reason, State};
+use windlass_core::State;
 use windlass_engine::Context;
 use windlass_testkit::Method;
 use windlass_testkit::fleet::{Do, Fleet, check_ended};
@@ -117,18 +114,8 @@ async fn a_task_that_kills_its_worker_each_time_ends_dead_alone() {
     workers.pop().unwrap().stop().await.unwrap();
 }
 
-/// The present leader's term, by asking as someone who will not get it.
-async fn is_led(fleet: &Fleet) -> bool {
-    let holder = windlass_core::WorkerId::new("asks only");
-    let bid = Bid::Seek { holder, term_length: Duration::from_millis(1) };
-    match fleet.store.lead(bid).await.unwrap() {
-        Leadership::Following { leader } => leader.is_some(),
-        Leadership::Leading(_) => false,
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn leadership_moves_when_the_leader_dies_and_its_late_duties_are_refused() {
+async fn leadership_moves_when_the_leader_dies() {
     let fleet = Fleet::new();
     let (first, second) = (fleet.seat(), fleet.seat());
     let old = first.worker().start().await.unwrap();
@@ -137,21 +124,12 @@ async fn leadership_moves_when_the_leader_dies_and_its_late_duties_are_refused()
     tokio::time::sleep(SECOND * 20).await;
     assert!(first.faults.calls(Method::Promote) > 0, "the first leads");
     assert_eq!(second.faults.calls(Method::Promote), 0, "and the second does not");
-    let stale = Term(u64::try_from(first_term(&fleet)).unwrap());
     first.faults.cut();
     let died = Instant::now();
     second.faults.called(Method::Promote).await;
     assert!(died.elapsed() <= SECOND * 13, "{:?}", died.elapsed());
-    tokio::time::sleep(SECOND).await;
-    let error = fleet.store.promote(Duty { term: stale, limit: 1 }).await.unwrap_err();
-    assert_eq!(error.reason(), Reason::StaleTerm);
     drop(old);
     new.stop().await.unwrap();
-}
-
-/// No term of the first leader can be later than the start of the second worker.
-fn first_term(fleet: &Fleet) -> i64 {
-    windlass_core::Clock::now(&*fleet.clock).as_millis() - 20_000
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,10 +145,34 @@ async fn a_leader_whose_renewals_are_held_stops_its_duties_by_its_own_clock() {
     tokio::time::sleep(SECOND * 30).await;
     assert_eq!(first.faults.calls(Method::Promote), promotes, "it has stopped");
     assert!(second.faults.calls(Method::Promote) > 0, "the second leads");
+    assert_eq!(first.faults.refusals(Method::Promote), 0, "before it could be refused");
     first.faults.release(Method::Lead);
     tokio::time::sleep(SECOND * 30).await;
-    assert!(is_led(&fleet).await);
     assert_eq!(first.faults.calls(Method::Promote), promotes, "and it follows now");
+    old.stop().await.unwrap();
+    new.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_late_duties_of_a_former_leader_are_refused() {
+    let fleet = Fleet::new();
+    let (first, second) = (fleet.seat(), fleet.seat());
+    let old = first.worker().start().await.unwrap();
+    let new = second.worker().start().await.unwrap();
+    tokio::time::sleep(SECOND * 21).await;
+    // As if it were paused in the middle of its duties.
+    let duties = [Method::Promote, Method::Expire, Method::Prune, Method::Tend];
+    duties.iter().for_each(|duty| first.faults.hold(*duty));
+    first.faults.hold(Method::Lead);
+    tokio::time::sleep(SECOND * 30).await;
+    assert!(second.faults.calls(Method::Promote) > 0, "the second leads");
+    duties.iter().for_each(|duty| first.faults.release(*duty));
+    first.faults.release(Method::Lead);
+    tokio::time::sleep(SECOND * 20).await;
+    for duty in [Method::Promote, Method::Prune] {
+        assert_eq!(first.faults.refusals(duty), 1, "{duty:?}");
+        assert_eq!(second.faults.refusals(duty), 0, "{duty:?}");
+    }
     old.stop().await.unwrap();
     new.stop().await.unwrap();
 }

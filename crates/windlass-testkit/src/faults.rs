@@ -57,6 +57,7 @@ struct Shared {
     setting: watch::Sender<Setting>,
     planned: Mutex<HashMap<Method, VecDeque<Planned>>>,
     calls: watch::Sender<HashMap<Method, u64>>,
+    refusals: Mutex<HashMap<Method, u64>>,
 }
 
 /// What stays as it is until switched.
@@ -93,6 +94,9 @@ impl FaultyStore {
     ) -> Result<T> {
         let loses_reply = self.faults.enter(method).await?;
         let answer = call.await;
+        if answer.as_ref().is_err_and(Error::is_lease_lost) {
+            *self.faults.0.refusals.lock().unwrap().entry(method).or_default() += 1;
+        }
         self.faults.leave(method).await?;
         if loses_reply { Err(unavailable(method, "the reply was lost")) } else { answer }
     }
@@ -157,6 +161,11 @@ impl Faults {
     /// How often the method was called.
     pub fn calls(&self, method: Method) -> u64 {
         self.0.calls.borrow().get(&method).copied().unwrap_or(0)
+    }
+
+    /// How often the store itself has answered `LeaseLost`.
+    pub fn refusals(&self, method: Method) -> u64 {
+        self.0.refusals.lock().unwrap().get(&method).copied().unwrap_or(0)
     }
 
     /// How often anything was called.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use windlass_core::config::Config;
-use windlass_core::store::{GetParams, Parts};
-use windlass_core::{State, Store, TaskId, TaskRecord};
+use windlass_core::store::{GetParams, Parts, WorkerRecord};
+use windlass_core::{State, Store, TaskId, TaskRecord, WorkerId};
 use windlass_engine::{Client, Configure};
 use windlass_testkit::fleet::{Do, ENDLESS, SHORT_LEASE};
 
@@ -45,9 +45,13 @@ impl Process {
         process
     }
 
-    fn terminate(&self) {
+    fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    fn terminate(&self) {
+        self.signal("-TERM");
     }
 
     fn ended(&mut self) -> ExitStatus {
@@ -100,6 +104,13 @@ impl Scene {
         last.terminate();
         assert!(last.ended().success());
         records
+    }
+
+    /// Workers of a process that are neither lost nor gone.
+    async fn alive(&self, process: &Process) -> Vec<WorkerId> {
+        let workers = self.store.workers().await.unwrap();
+        let is_it = |worker: &WorkerRecord| worker.card.pid == process.child.id();
+        workers.into_iter().filter(|w| !w.is_gone && is_it(w)).map(|w| w.id).collect()
     }
 
     async fn drained(&self, ids: Vec<TaskId>) -> Vec<TaskRecord> {
@@ -176,4 +187,33 @@ async fn a_second_signal_ends_a_worker_at_once() {
     });
     let (status, took) = ended.await.unwrap();
     assert!(!status.success() && took < Duration::from_secs(5), "{status} after {took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_paused_past_its_lease_comes_back_under_a_new_id_and_takes_nothing_away() {
+    let scene = Scene::new().await;
+    let task = scene.client.enqueue(Do(ENDLESS)).await.unwrap();
+    let paused = Process::start(&scene.url);
+    let before = scene.alive(&paused).await;
+    paused.signal("-STOP");
+    // It is ready when the task was taken from the other and runs here.
+    let url = scene.url.clone();
+    let other = tokio::task::spawn_blocking(move || Process::start(&url)).await.unwrap();
+    let taken_over = task.record().await.unwrap();
+    assert_eq!((taken_over.attempts, taken_over.crashes), (1, 1));
+    assert_eq!(taken_over.worker.as_ref(), scene.alive(&other).await.first());
+    paused.signal("-CONT");
+    let resumed = Instant::now();
+    let after = loop {
+        let alive = scene.alive(&paused).await;
+        if !alive.is_empty() || resumed.elapsed() > Duration::from_secs(10) {
+            break alive;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(after.len(), 1, "it is back");
+    assert_ne!(after, before);
+    random_while(500..501);
+    let now = task.record().await.unwrap();
+    assert_eq!((now.epoch, now.crashes), (taken_over.epoch, 1), "its late report was refused");
 }
