@@ -107,11 +107,12 @@ pub trait Store: Any + Send + Sync {
     /// by [`crate::unique::is_freed_by`].
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply>;
 
-    /// Waits until work may be there in one of the queues, or one of the tasks is finished or gone,
-    /// or the time is over.
+    /// Waits until work may be there in one of the queues, one of the tasks is finished or gone, the
+    /// worker may have orders, or the time is over.
     ///
     /// A wake-up may be spurious, but none is missed that comes after `since`, the mark of the
-    /// claim that found nothing. Dropping the future loses nothing.
+    /// claim that found nothing or of the last beat; except that orders given through another process
+    /// may wait for the next beat. Dropping the future loses nothing.
     async fn wait(&self, params: WaitParams) -> Result<Wake>;
 
     /// Registers a worker or renews everything that it holds, in one step.

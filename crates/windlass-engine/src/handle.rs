@@ -52,6 +52,7 @@ impl<T: Task> Handle<T> {
     pub async fn wait(&self) -> Result<T::Output> {
         loop {
             let params = WaitParams {
+                orders: None,
                 queues: Vec::new(),
                 since: None,
                 tasks: vec![self.id.clone()],

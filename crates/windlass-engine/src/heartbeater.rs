@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::store::{Beat, HeldLeases, Orders, WorkerCard};
 use windlass_core::{Error, ErrorKind, Result, Store};
 
-use crate::station::Station;
+use crate::station::{Beaten, Station};
 
 /// The pause after a beat that failed.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -73,7 +73,7 @@ async fn beat_on(station: Arc<Station>, store: Arc<dyn Store>, stop: Cancellatio
                 station.leases.stop(&station.leases.of(&lost));
                 let id = station.identity.lose();
                 tracing::warn!(%lost, %id, "this worker was declared lost; it goes on anew");
-                began
+                began + PAUSE / 10
             }
             Err(error) => {
                 tracing::warn!(error = error.chain(), "heartbeat failed");
@@ -83,6 +83,7 @@ async fn beat_on(station: Arc<Station>, store: Arc<dyn Store>, stop: Cancellatio
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep_until(next) => {}
+            () = station.beat_now.notified() => {}
             () = fenced(&station) => {}
         }
     }
@@ -99,8 +100,13 @@ async fn beat_once(station: &Arc<Station>, store: &Arc<dyn Store>) -> Result<Ord
     });
     let has_named_held = held.is_some();
     let progress = station.leases.take_progress();
-    let beat =
-        Beat { worker, card: card(station), lease: config.lease, held, progress: progress.clone() };
+    let beat = Beat {
+        worker: worker.clone(),
+        card: card(station),
+        lease: config.lease,
+        held,
+        progress: progress.clone(),
+    };
     let sent = station.identity.sending();
     let mut answer = store.beat(beat);
     let orders = loop {
@@ -112,6 +118,7 @@ async fn beat_once(station: &Arc<Station>, store: &Arc<dyn Store>) -> Result<Ord
     let orders = orders.inspect_err(|_| station.leases.keep_progress(progress))?;
     station.identity.renewed(sent, config.lease);
     station.contact.answered();
+    station.beaten.send_replace(Some(Beaten { worker, mark: orders.mark }));
     if has_named_held {
         station.named_held(began);
     }

@@ -66,7 +66,7 @@ impl Identity {
         let good_for = lease - lease / 8;
         let fence = Fence { instant: sent.instant + good_for, wall: sent.wall.after(good_for) };
         self.state.lock().fence = Some(fence);
-        self.fit.send_replace(true);
+        self.fit.send_if_modified(|is_fit| !std::mem::replace(is_fit, true));
     }
 
     /// When the worker must stop by itself, unless renewed before.

@@ -3,8 +3,8 @@
 //! - [`Client`] submits: concurrent submits become few inserts, each caller is answered when its
 //!   task is durable. [`Handle`] waits for a task's end.
 //! - [`WorkerBuilder`] sets a worker up; its roles have a file each: processor (claims and starts),
-//!   syncer (reports ends), heartbeater (keeps leases, obeys orders, fences), leader, and the leader's
-//!   duties under `upkeep/`: forwarder, recoverer, janitor.
+//!   syncer (reports ends), heartbeater (keeps leases, obeys orders, fences), subscriber (has orders
+//!   fetched at once), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
 mod batcher;
@@ -27,6 +27,7 @@ mod quotas;
 mod run;
 mod slots;
 mod station;
+mod subscriber;
 mod syncer;
 mod task;
 mod upkeep;

@@ -118,13 +118,14 @@ impl Processor {
         let station = &self.station;
         let queues = station.settings.queues.weighted.iter().map(|(name, _)| name.clone());
         let params = WaitParams {
+            orders: None,
             queues: queues.collect(),
             since: Some(since),
             tasks: Vec::new(),
             at_most: WAIT_AT_MOST,
         };
         match station.store.wait(params).await {
-            Ok(Wake::Work | Wake::Finished(_) | Wake::TimedOut) => {}
+            Ok(Wake::Work | Wake::Finished(_) | Wake::Orders | Wake::TimedOut) => {}
             Err(error) => {
                 tracing::warn!(error = error.chain(), "wait for work failed");
                 tokio::time::sleep(PAUSE).await;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::dice::Dice;
-use windlass_core::store::{ClaimParams, RunOrder};
+use windlass_core::store::{ClaimParams, RunOrder, WakeMark};
 use windlass_core::{Clock, Store, Timestamp, WorkerId};
 
 use crate::client::Client;
@@ -59,12 +59,23 @@ pub(crate) struct Station {
     pub(crate) intake: Intake,
     pub(crate) contact: Contact,
     pub(crate) order: watch::Sender<RunOrder>,
+    /// The last beat that was answered.
+    pub(crate) beaten: watch::Sender<Option<Beaten>>,
+    /// Asks for a beat before its time.
+    pub(crate) beat_now: Notify,
     /// No more claims.
     pub(crate) stopping: CancellationToken,
     pub(crate) dice: Mutex<Dice>,
     doubt: Mutex<Doubt>,
     /// How far the store's clock is ahead of ours, in ms.
     clock_lead_ms: AtomicI64,
+}
+
+/// A beat that was answered: whose, and up to which of the store's rings it has told all orders.
+#[derive(Debug, Clone)]
+pub(crate) struct Beaten {
+    pub(crate) worker: WorkerId,
+    pub(crate) mark: WakeMark,
 }
 
 struct Doubt {
@@ -84,6 +95,8 @@ impl Station {
             intake: Intake::default(),
             contact: Contact::new(Arc::clone(&settings.wall), worker.heartbeat),
             order: watch::Sender::new(RunOrder::Run),
+            beaten: watch::Sender::new(None),
+            beat_now: Notify::new(),
             stopping: CancellationToken::new(),
             dice: Mutex::new(Dice::thrown()),
             doubt: Mutex::new(Doubt { until: None, next: Instant::now() + DOUBT_EVERY }),

@@ -19,7 +19,7 @@ use crate::inline::Inline;
 use crate::quotas::Queues;
 use crate::station::{Settings, Station, Unknown};
 use crate::task::{DEFAULT_QUEUE, Task};
-use crate::{healthchecker, leader, processor, syncer};
+use crate::{healthchecker, leader, processor, subscriber, syncer};
 
 /// A worker that is being set up.
 #[must_use = "a worker works once it is run"]
@@ -274,6 +274,7 @@ async fn work(
     let rest = CancellationToken::new();
     let leader = leader::start(Arc::clone(&station), rest.clone());
     let healthchecker = healthchecker::start(Arc::clone(&station), health, rest.clone());
+    let subscriber = subscriber::start(Arc::clone(&station), rest.clone());
 
     let mut order = station.order.subscribe();
     tokio::select! {
@@ -302,6 +303,7 @@ async fn work(
     rest.cancel();
     join("leader", leader.await);
     join("healthchecker", healthchecker.await);
+    join("subscriber", subscriber.await);
     heartbeater.stop().await;
     station.store.leave(station.identity.id()).await?;
     Ok(())

@@ -152,6 +152,12 @@ async fn a_cancel_reaches_the_handler_within_a_heartbeat_and_the_task_ends_cance
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancel_is_pushed_and_does_not_wait_for_the_next_heartbeat() {
+    let (passed, _) = cancel_a_run(|| Err(cancelled())).await;
+    assert!(passed < SECOND / 10, "{passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_success_under_cancel_ends_completed() {
     let (_, record) = cancel_a_run(|| Ok(1)).await;
     check_ended(&record, State::Completed, 1, 0);

@@ -68,12 +68,9 @@ impl MemoryStore {
     fn change<T>(&self, step: impl FnOnce(&mut Model) -> T) -> T {
         let mut model = self.shared.model.lock();
         let answer = step(&mut model);
-        let (ready, ended) = model.take_news();
+        let news = model.take_news();
         drop(model);
-        if !ready.is_empty() {
-            self.shared.wakes.ring(&ready);
-        }
-        self.shared.wakes.finished(&ended);
+        self.shared.wakes.tell(news);
         answer
     }
 }
@@ -149,7 +146,8 @@ impl Store for MemoryStore {
     }
 
     async fn beat(&self, beat: Beat) -> Result<Orders> {
-        self.change(|model| model.beat(beat))
+        let mark = self.shared.wakes.mark();
+        self.change(|model| model.beat(beat, mark))
     }
 
     async fn leave(&self, worker: WorkerId) -> Result<u64> {

@@ -217,7 +217,8 @@ impl Store for SqliteStore {
     }
 
     async fn beat(&self, beat: Beat) -> Result<Orders> {
-        self.shared.writer.call(Urgency::Urgent, 1, move |tx| tx.beat(&beat)).await
+        let mark = self.shared.wakes.mark();
+        self.shared.writer.call(Urgency::Urgent, 1, move |tx| tx.beat(&beat, mark)).await
     }
 
     async fn leave(&self, worker: WorkerId) -> Result<u64> {

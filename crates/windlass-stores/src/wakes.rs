@@ -6,12 +6,27 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use windlass_core::store::{WaitParams, Wake, WakeMark};
-use windlass_core::{QueueName, Result, TaskId};
+use windlass_core::{QueueName, Result, TaskId, WorkerId};
+
+/// As good as for ever.
+const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// What a change has to tell after its commit.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Queues that may have work.
+    pub(crate) ready: Vec<QueueName>,
+    /// Tasks that are finished or gone.
+    pub(crate) ended: Vec<TaskId>,
+    /// Workers that may have orders.
+    pub(crate) ordered: Vec<WorkerId>,
+}
 
 pub(crate) struct Wakes {
     rings: Mutex<Rings>,
@@ -26,6 +41,8 @@ struct Rings {
     count: u64,
     /// The last ring of each queue.
     queues: HashMap<QueueName, u64>,
+    /// The last ring for each worker that was given orders.
+    orders: HashMap<WorkerId, u64>,
     /// The last ring that was for everybody.
     all: u64,
     /// Tasks that someone waits for: how many wait, and the ring that told of its end.
@@ -51,17 +68,24 @@ impl Wakes {
         WakeMark(self.rings.lock().count)
     }
 
-    /// Tells that work may be there in these queues.
-    pub(crate) fn ring<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
+    /// Tells what a change has brought. Ends of tasks cost nothing while nobody waits for one.
+    pub(crate) fn tell(&self, news: News) {
         let mut rings = self.rings.lock();
+        let is_end_awaited = !news.ended.is_empty() && !rings.watched.is_empty();
+        if news.ready.is_empty() && news.ordered.is_empty() && !is_end_awaited {
+            return;
+        }
         rings.count += 1;
         let count = rings.count;
-        for queue in queues {
-            match rings.queues.get_mut(queue) {
-                Some(last) => *last = count,
-                None => {
-                    rings.queues.insert(queue.clone(), count);
-                }
+        for queue in news.ready {
+            rings.queues.insert(queue, count);
+        }
+        for worker in news.ordered {
+            rings.orders.insert(worker, count);
+        }
+        for task in &news.ended {
+            if let Some(watched) = rings.watched.get_mut(task) {
+                watched.finished = count;
             }
         }
         self.notify(&rings);
@@ -76,22 +100,6 @@ impl Wakes {
         self.notify(&rings);
     }
 
-    /// Tells that these tasks are finished or gone. Costs nothing while nobody waits for a task.
-    pub(crate) fn finished<'a>(&self, tasks: impl IntoIterator<Item = &'a TaskId>) {
-        let mut rings = self.rings.lock();
-        if rings.watched.is_empty() {
-            return;
-        }
-        rings.count += 1;
-        let count = rings.count;
-        for task in tasks {
-            if let Some(watched) = rings.watched.get_mut(task) {
-                watched.finished = count;
-            }
-        }
-        self.notify(&rings);
-    }
-
     /// True while someone waits; a store need not look for other processes' writes otherwise.
     #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only shared stores need it"))]
     pub(crate) fn is_awaited(&self) -> bool {
@@ -100,7 +108,7 @@ impl Wakes {
 
     /// Waits as [`windlass_core::Store::wait`] promises. `ended` reads which of the tasks are
     /// finished or gone by now.
-    pub(crate) async fn wait<F, R>(&self, params: WaitParams, ended: F) -> Result<Wake>
+    pub(crate) async fn wait<F, R>(&self, mut params: WaitParams, ended: F) -> Result<Wake>
     where
         F: Fn(Vec<TaskId>) -> R,
         R: Future<Output = Result<Vec<TaskId>>>,
@@ -108,10 +116,14 @@ impl Wakes {
         if params.since.is_none() && !params.queues.is_empty() {
             return Ok(Wake::Work);
         }
-        let deadline = Instant::now() + params.at_most;
+        if params.since.is_none() && params.orders.is_some() {
+            return Ok(Wake::Orders);
+        }
+        let now = Instant::now();
+        let deadline = now.checked_add(params.at_most).unwrap_or(now + A_YEAR);
         // Watch before looking: an end between the two would be waited for in vain.
-        let watch = Watch::new(self, params.tasks);
-        let mut seen_all = self.mark().0;
+        let watch = Watch::new(self, std::mem::take(&mut params.tasks));
+        let mut seen_all = watch.since;
         let done = watch.ended(&ended).await?;
         if !done.is_empty() {
             return Ok(Wake::Finished(done));
@@ -120,12 +132,9 @@ impl Wakes {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let (work, finished, all) = self.look(&params.queues, params.since, &watch);
-            if work {
-                return Ok(Wake::Work);
-            }
-            if !finished.is_empty() {
-                return Ok(Wake::Finished(finished));
+            let (wake, all) = self.look(&params, &watch);
+            if let Some(wake) = wake {
+                return Ok(wake);
             }
             if all > seen_all {
                 seen_all = all;
@@ -140,23 +149,28 @@ impl Wakes {
         }
     }
 
-    /// Whether one of the queues has rung since the mark, which of the tasks are known to have
-    /// ended, and the last ring for everybody.
-    fn look(
-        &self,
-        queues: &[QueueName],
-        since: Option<WakeMark>,
-        watch: &Watch<'_>,
-    ) -> (bool, Vec<TaskId>, u64) {
+    /// What has rung since the mark, if anything, and the last ring for everybody.
+    fn look(&self, params: &WaitParams, watch: &Watch<'_>) -> (Option<Wake>, u64) {
         let rings = self.rings.lock();
-        let since = since.map_or(0, |mark| mark.0);
-        let has_rung = |queue| rings.queues.get(queue).is_some_and(|last| *last > since);
-        let work = !queues.is_empty() && (rings.all > since || queues.iter().any(has_rung));
+        let since = params.since.map_or(0, |mark| mark.0);
+        let has_work = |queue| rings.queues.get(queue).is_some_and(|last| *last > since);
+        let has_orders = |worker| rings.orders.get(worker).is_some_and(|last| *last > since);
         // An end before this wait began may be the one before a rerun.
         let has_ended = |task: &&TaskId| {
             rings.watched.get(*task).is_some_and(|watched| watched.finished > watch.since)
         };
-        (work, watch.tasks.iter().filter(has_ended).cloned().collect(), rings.all)
+        let queues = &params.queues;
+        let finished: Vec<_> = watch.tasks.iter().filter(has_ended).cloned().collect();
+        let wake = if !queues.is_empty() && (rings.all > since || queues.iter().any(has_work)) {
+            Some(Wake::Work)
+        } else if !finished.is_empty() {
+            Some(Wake::Finished(finished))
+        } else if params.orders.as_ref().is_some_and(has_orders) {
+            Some(Wake::Orders)
+        } else {
+            None
+        };
+        (wake, rings.all)
     }
 
     fn notify(&self, rings: &Rings) {

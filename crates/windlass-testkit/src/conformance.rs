@@ -374,6 +374,10 @@ macro_rules! conformance {
                 progress_is_forgotten_when_a_task_is_pending_again,
             }
             wait {
+                a_cancel_request_wakes_the_worker_that_runs_the_task,
+                an_order_to_a_worker_wakes_it,
+                orders_to_others_wake_no_worker,
+                orders_before_the_last_beat_wake_no_worker,
                 an_insert_wakes_who_waits_for_its_queue,
                 an_insert_elsewhere_wakes_who_waits_for_its_queue,
                 a_promote_wakes_who_waits,

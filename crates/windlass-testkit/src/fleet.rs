@@ -118,7 +118,7 @@ impl Fleet {
                     return record;
                 }
                 let (queues, since, tasks) = (Vec::new(), None, vec![id.clone()]);
-                let params = WaitParams { queues, since, tasks, at_most: PATIENCE };
+                let params = WaitParams { queues, orders: None, since, tasks, at_most: PATIENCE };
                 self.store.wait(params).await.unwrap();
             }
         };

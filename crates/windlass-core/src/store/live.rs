@@ -5,17 +5,21 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::name::{Kind, QueueName};
 use crate::task::TaskId;
+use crate::worker::WorkerId;
 
 /// A point in the sequence of a store's wake-ups; only that store can read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct WakeMark(pub u64);
 
 /// What to wait for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WaitParams {
     /// Work in any of these queues.
     pub queues: Vec<QueueName>,
-    /// The mark of the claim that found nothing; without one the wait for work ends at once.
+    /// Orders to this worker: to run, pause or drain, or to cancel one of its runs.
+    pub orders: Option<WorkerId>,
+    /// The mark of the claim that found nothing, or of the last beat; without one a wait for work
+    /// or orders ends at once.
     pub since: Option<WakeMark>,
     /// The end of any of these tasks.
     pub tasks: Vec<TaskId>,
@@ -30,6 +34,8 @@ pub enum Wake {
     Work,
     /// These tasks are finished or gone.
     Finished(Vec<TaskId>),
+    /// The worker may have orders: a beat will tell.
+    Orders,
     /// Nothing happened in time.
     TimedOut,
 }

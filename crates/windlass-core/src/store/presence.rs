@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::live::WakeMark;
 use crate::clock::Timestamp;
 use crate::name::QueueName;
 use crate::task::{Lease, TaskId};
@@ -95,6 +96,8 @@ pub struct Orders {
     pub is_events_wanted: bool,
     /// The store's clock.
     pub now: Timestamp,
+    /// For a [`super::Store::wait`] for later orders.
+    pub mark: WakeMark,
 }
 
 /// An order to a queue or a worker.

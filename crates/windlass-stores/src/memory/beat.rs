@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use windlass_core::limits::clip;
 use windlass_core::state::release;
-use windlass_core::store::{Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder};
+use windlass_core::store::{Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, WakeMark};
 use windlass_core::task::Progress;
 use windlass_core::{Error, ErrorKind, Lease, Reason, Result, State, TaskId, WorkerId};
 
 use super::model::{Model, Worker, held};
 
 impl Model {
-    pub(super) fn beat(&mut self, beat: Beat) -> Result<Orders> {
+    pub(super) fn beat(&mut self, beat: Beat, mark: WakeMark) -> Result<Orders> {
         let now = self.now();
         let worker = self.workers.entry(beat.worker.clone()).or_insert_with(|| Worker {
             card: beat.card.clone(),
@@ -48,7 +48,7 @@ impl Model {
             .filter(|record| record.is_cancel_requested)
             .filter_map(|record| Some(Lease { task: record.id.clone(), epoch: record.epoch? }))
             .collect();
-        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now })
+        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now, mark })
     }
 
     pub(super) fn leave(&mut self, worker: &WorkerId) -> u64 {
@@ -71,13 +71,14 @@ impl Model {
             }
             Order::Queue { queue, order } => {
                 self.queues.entry(queue.clone()).or_default().is_paused = order == RunOrder::Pause;
-                self.tell_ready(&queue);
+                self.news.ready.push(queue);
                 Ok(())
             }
             Order::Worker { worker, order } => {
                 match self.workers.get_mut(&worker).filter(|known| known.gone_at.is_none()) {
                     Some(known) => {
                         known.order = order;
+                        self.news.ordered.push(worker);
                         Ok(())
                     }
                     None => Err(Error::new(ErrorKind::NotFound, format!("no worker {worker}"))),

@@ -90,6 +90,7 @@ impl Model {
             let now = self.now();
             if let Some(row) = self.rows.get_mut(&number) {
                 row.record.is_cancel_requested = true;
+                self.news.ordered.extend(row.record.worker.clone());
                 row.record.updated_at = now;
             }
         }

@@ -14,6 +14,8 @@ use windlass_core::{
     WorkerId, history,
 };
 
+use crate::wakes::News;
+
 pub(super) struct Model {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) limits: Limits,
@@ -35,8 +37,7 @@ pub(super) struct Model {
     last_number: i64,
     last_position: u64,
     last_epoch: u128,
-    ready: Vec<QueueName>,
-    ended: Vec<TaskId>,
+    pub(super) news: News,
 }
 
 /// Tasks that are claimed one after the other.
@@ -120,8 +121,7 @@ impl Model {
             last_number: 0,
             last_position: 0,
             last_epoch: 0,
-            ready: Vec::new(),
-            ended: Vec::new(),
+            news: News::default(),
         }
     }
 
@@ -144,13 +144,9 @@ impl Model {
         Epoch(self.last_epoch)
     }
 
-    /// Which queues have got work, and which tasks have ended, since this was last asked.
-    pub(super) fn take_news(&mut self) -> (Vec<QueueName>, Vec<TaskId>) {
-        (std::mem::take(&mut self.ready), std::mem::take(&mut self.ended))
-    }
-
-    pub(super) fn tell_ready(&mut self, queue: &QueueName) {
-        self.ready.push(queue.clone());
+    /// What there is to tell since this was last asked.
+    pub(super) fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
     }
 
     /// The task of an id, unless its retention is over.
@@ -177,7 +173,7 @@ impl Model {
         *queue.counts.entry((record.state, record.priority)).or_default() += 1;
         match record.state {
             State::Pending => {
-                self.ready.push(record.queue.clone());
+                self.news.ready.push(record.queue.clone());
                 self.pending.entry(lane(&row)).or_default().insert(row.position, row.number);
             }
             State::Scheduled | State::Retrying => {
@@ -188,7 +184,7 @@ impl Model {
                 self.running.entry(worker).or_default().insert(row.number);
             }
             State::Completed | State::Cancelled | State::DeadLetter => {
-                self.ended.push(record.id.clone());
+                self.news.ended.push(record.id.clone());
                 if let Some(at) = row.expires_at {
                     self.expiring.insert((at, row.number));
                 }
@@ -278,7 +274,7 @@ impl Model {
     /// Removes a task that stands in no index any more, and its keys.
     pub(super) fn forget(&mut self, row: &Row, exit: Exit) {
         self.free_keys(row, exit);
-        self.ended.push(row.record.id.clone());
+        self.news.ended.push(row.record.id.clone());
     }
 
     fn free_keys(&mut self, row: &Row, exit: Exit) {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use uuid::Uuid;
 use windlass_core::limits::clip;
 use windlass_core::state::release;
-use windlass_core::store::{Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder};
+use windlass_core::store::{Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, WakeMark};
 use windlass_core::task::Progress;
 use windlass_core::{Epoch, Error, ErrorKind, Lease, Reason, Result, TaskId, WorkerId, duration};
 
@@ -23,7 +23,7 @@ struct HeldTask {
 }
 
 impl Tx<'_> {
-    pub(super) fn beat(&mut self, beat: &Beat) -> Result<Orders> {
+    pub(super) fn beat(&mut self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
         if self.is_gone(&beat.worker)? {
             return Err(Error::lease_lost(format!("beat of worker {}", beat.worker))
                 .reason_is(Reason::WorkerLost));
@@ -52,7 +52,7 @@ impl Tx<'_> {
             .map(|task| Lease { task: task.task, epoch: task.epoch })
             .collect();
         let (order, now) = (read_order(&order), self.now);
-        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now })
+        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now, mark })
     }
 
     pub(super) fn leave(&mut self, worker: &WorkerId) -> Result<u64> {
@@ -84,6 +84,7 @@ impl Tx<'_> {
                     let text = format!("no worker {worker}");
                     return Err(Error::new(ErrorKind::NotFound, text));
                 }
+                self.news.ordered.push(worker.clone());
                 Ok(())
             }
         }

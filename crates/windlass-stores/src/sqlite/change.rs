@@ -89,13 +89,14 @@ impl Tx<'_> {
         })
     }
 
-    fn request_cancel(&self, mut row: Row, by: Option<String>) -> Result<()> {
+    fn request_cancel(&mut self, mut row: Row, by: Option<String>) -> Result<()> {
         if row.is_cancel_requested {
             return Ok(());
         }
         let now = self.now;
         row.remember(|history| history.asked(Happening::CancelRequested, now, by));
         self.execute(sql::CANCEL_REQUEST, (row.number, now.as_millis(), row.history()))?;
+        self.news.ordered.extend(row.run(self)?.map(|run| run.worker));
         Ok(())
     }
 

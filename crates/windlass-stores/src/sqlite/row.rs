@@ -179,7 +179,7 @@ impl Row {
         if state.is_terminal() {
             let has_started = self.attempts > 0 || self.crashes > 0;
             self.free_keys(tx, Exit::Finished { state, has_started })?;
-            tx.tell_ended(self.task_id());
+            tx.news.ended.push(self.task_id());
         }
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Row {
         }
         self.free_keys(tx, exit)?;
         tx.count(&self.queue, self.priority, self.state, -1);
-        tx.tell_ended(self.task_id());
+        tx.news.ended.push(self.task_id());
         Ok(())
     }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row as SqlRow};
 use windlass_core::store::Term;
-use windlass_core::{Error, Priority, QueueName, Reason, Result, State, TaskId, Timestamp};
+use windlass_core::{Error, Priority, QueueName, Reason, Result, State, Timestamp};
 
 use super::error::{During, classify};
 use super::sql;
+use crate::wakes::News;
 
 pub(super) struct Tx<'c> {
     pub(super) connection: &'c Connection,
@@ -18,8 +19,8 @@ pub(super) struct Tx<'c> {
     sequence: Option<i64>,
     /// Differences per lane and state; small, and written once at the end.
     tallies: BTreeMap<(QueueName, Priority), [i64; State::ALL.len()]>,
-    ready: Vec<QueueName>,
-    ended: Vec<TaskId>,
+    /// What there is to tell after the commit.
+    pub(super) news: News,
 }
 
 impl<'c> Tx<'c> {
@@ -30,8 +31,7 @@ impl<'c> Tx<'c> {
             error_bytes_max,
             sequence: None,
             tallies: BTreeMap::new(),
-            ready: Vec::new(),
-            ended: Vec::new(),
+            news: News::default(),
         }
     }
 
@@ -86,14 +86,9 @@ impl<'c> Tx<'c> {
 
     /// Tells, after the commit, that a queue has work.
     pub(super) fn tell_ready(&mut self, queue: &QueueName) {
-        if !self.ready.contains(queue) {
-            self.ready.push(queue.clone());
+        if !self.news.ready.contains(queue) {
+            self.news.ready.push(queue.clone());
         }
-    }
-
-    /// Tells, after the commit, that a task is finished or gone.
-    pub(super) fn tell_ended(&mut self, task: TaskId) {
-        self.ended.push(task);
     }
 
     /// Refuses a leader whose term is not the highest any more, and remembers a higher one.
@@ -136,10 +131,6 @@ impl<'c> Tx<'c> {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn into_news(self) -> (Vec<QueueName>, Vec<TaskId>) {
-        (self.ready, self.ended)
     }
 }
 

@@ -250,11 +250,7 @@ impl WriterState {
             }
             return Err(error);
         }
-        let (ready, ended) = tx.into_news();
-        if !ready.is_empty() {
-            self.wakes.ring(&ready);
-        }
-        self.wakes.finished(&ended);
+        self.wakes.tell(tx.news);
         Ok(())
     }
 }

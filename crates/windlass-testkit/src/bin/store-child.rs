@@ -90,6 +90,7 @@ async fn drain(store: &Arc<dyn Store>, count: usize) -> Result<()> {
                 return Ok(());
             }
             let params = WaitParams {
+                orders: None,
                 queues: vec![queue(MAIN)],
                 since: Some(claim.mark),
                 tasks: Vec::new(),
@@ -122,6 +123,7 @@ async fn wait(store: &Arc<dyn Store>) -> Result<()> {
     assert!(claim.tasks.is_empty(), "there is work already");
     println!("waiting");
     let params = WaitParams {
+        orders: None,
         queues: vec![queue(MAIN)],
         since: Some(claim.mark),
         tasks: Vec::new(),

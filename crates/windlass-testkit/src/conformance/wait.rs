@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
-use windlass_core::store::{RunOrder, WaitParams, Wake, WakeMark};
-use windlass_core::{Ending, State, TaskId};
+use windlass_core::store::{Changed, Order, RunOrder, WaitParams, Wake, WakeMark};
+use windlass_core::{Ending, State, TaskId, WorkerId};
 
 use crate::draft::{RETENTION, draft, queue};
 use crate::scene::{MS, Run, SECOND, Scene, claim_of, completed, failed};
@@ -17,6 +17,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 fn for_work(queues: &[&str], since: Option<WakeMark>) -> WaitParams {
     WaitParams {
+        orders: None,
         queues: queues.iter().map(|name| queue(name)).collect(),
         since,
         tasks: Vec::new(),
@@ -26,11 +27,61 @@ fn for_work(queues: &[&str], since: Option<WakeMark>) -> WaitParams {
 
 fn for_end(tasks: &[&TaskId]) -> WaitParams {
     WaitParams {
+        orders: None,
         queues: Vec::new(),
         since: None,
         tasks: tasks.iter().copied().cloned().collect(),
         at_most: LONG,
     }
+}
+
+/// For orders that come after the worker's last beat.
+async fn for_orders(s: &Scene, worker: &WorkerId) -> WaitParams {
+    let since = Some(s.beat(worker).await.mark);
+    WaitParams { orders: Some(worker.clone()), since, at_most: LONG, ..WaitParams::default() }
+}
+
+/// Checks that an act wakes a worker's wait for orders: one under way, and one that comes after it.
+async fn check_ordered(s: &Scene, worker: &WorkerId, by: &str, act: impl AsyncFnOnce(&Scene)) {
+    let params = for_orders(s, worker).await;
+    let early = wait(s, params.clone());
+    tokio::task::yield_now().await;
+    act(s).await;
+    for waiting in [early, wait(s, params)] {
+        assert_eq!(woken(waiting, by).await, Wake::Orders, "after {by}");
+    }
+}
+
+pub async fn a_cancel_request_wakes_the_worker_that_runs_the_task(s: Scene) {
+    let run = s.start(draft()).await;
+    let worker = run.worker.clone();
+    let cancel = async |s: &Scene| assert_eq!(s.cancel(&run.id).await, Changed::Requested);
+    check_ordered(&s, &worker, "a cancel", cancel).await;
+}
+
+pub async fn an_order_to_a_worker_wakes_it(s: Scene) {
+    let worker = s.worker().await;
+    for order in [RunOrder::Pause, RunOrder::Run, RunOrder::Drain] {
+        let order = Order::Worker { worker: worker.clone(), order };
+        check_ordered(&s, &worker, "an order", async |s| s.store.order(order).await.unwrap()).await;
+    }
+}
+
+pub async fn orders_to_others_wake_no_worker(s: Scene) {
+    let (worker, other) = (s.worker().await, s.start(draft()).await);
+    let params = WaitParams { at_most: MS * 50, ..for_orders(&s, &worker).await };
+    let waiting = wait(&s, params);
+    s.cancel(&other.id).await;
+    let order = Order::Worker { worker: other.worker.clone(), order: RunOrder::Pause };
+    s.store.order(order).await.unwrap();
+    assert_eq!(woken(waiting, "orders to another").await, Wake::TimedOut);
+}
+
+pub async fn orders_before_the_last_beat_wake_no_worker(s: Scene) {
+    let run = s.start(draft()).await;
+    s.cancel(&run.id).await;
+    let params = WaitParams { at_most: MS * 50, ..for_orders(&s, &run.worker).await };
+    assert_eq!(woken(wait(&s, params), "nothing").await, Wake::TimedOut);
 }
 
 /// Starts to wait; the wait is under way, or about to be, when this returns.
