@@ -12,7 +12,7 @@ use crate::{Result, schema, shell};
 type Rule = (&'static str, fn() -> Result<Vec<String>>);
 
 const RULES: &[Rule] = &[
-    ("crates import only what DESIGN allows", imports::crates),
+    ("crates import only what the table allows", imports::crates),
     ("core reaches no runtime and no driver", imports::core_is_pure),
     ("stores do not import each other", imports::stores_are_strangers),
     ("no source file is over 600 lines", files::short),

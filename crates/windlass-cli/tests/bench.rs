@@ -92,3 +92,25 @@ fn mode_latency_tells_submit_and_claim_apart() {
     }
     assert!(objects[0]["claim_ms"]["p50"].is_number());
 }
+
+#[test]
+fn an_interrupted_bench_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .args(["bench", "--step-seconds", "60", "--tasks", "100000000"])
+        .current_dir(folder.path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("cargo has built the binary");
+    // The first line is printed after its folder was made.
+    let mut line = String::new();
+    let output = child.stdout.take().expect("the output is piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("a line");
+    let id = child.id().to_string();
+    let status = Command::new("kill").args(["-INT", &id]).status().expect("kill is there");
+    assert!(status.success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let left = std::fs::read_dir(folder.path()).expect("the folder").count();
+    assert_eq!(left, 0, "after {line}");
+}

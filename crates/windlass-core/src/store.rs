@@ -76,7 +76,8 @@ pub trait Store: Any + Send + Sync {
     /// Stores tasks, each durable when this returns, and wakes workers that wait for them.
     ///
     /// Inside one call tasks become pending in the order given. Repeating a call with the same ids
-    /// answers [`Inserted::New`] again and stores nothing twice, as long as the record exists. An
+    /// answers [`Inserted::New`] again and stores nothing twice, as long as the record exists; an id
+    /// that is in use for another kind, queue or payload is [`Inserted::Bad`]. An
     /// item that fails validation, or asks for what the store cannot carry (a priority where there
     /// are none), is [`Inserted::Bad`]. Of both keys, the idempotency key is looked
     /// at first; a task takes both or neither.
@@ -147,7 +148,7 @@ pub trait Store: Any + Send + Sync {
     /// the moment it is over.)
     async fn prune(&self, duty: Duty) -> Result<DutyReport>;
 
-    /// The store's own upkeep: dead keys, old marks, space, repairs.
+    /// The store's own upkeep, whatever it has: keys that have freed themselves, space, repairs.
     async fn tend(&self, duty: Duty) -> Result<DutyReport>;
 
     /// Cancels, reruns, reschedules or deletes tasks, named or found by a filter. A filter is worked
@@ -163,15 +164,15 @@ pub trait Store: Any + Send + Sync {
     async fn get(&self, params: GetParams) -> Result<Vec<Option<TaskRecord>>>;
 
     /// Reads a page of tasks, without payloads, results and histories. A page may be short, even
-    /// empty; only a missing cursor means the end. A cursor that is not from this store is
-    /// [`crate::ErrorKind::Invalid`]. Following the cursors shows every task exactly
+    /// empty; only a missing cursor means the end. A cursor that cannot be read, or a
+    /// limit of 0, is [`crate::ErrorKind::Invalid`]. Following the cursors shows every task exactly
     /// once that matches during the whole walk.
     async fn list(&self, params: ListParams) -> Result<Page>;
 
-    /// All queues that have or had tasks, with counts by state, by name.
+    /// All queues that have or had tasks or orders, with counts by state, by name.
     async fn queues(&self) -> Result<Vec<QueueRecord>>;
 
-    /// All registered workers and those declared lost within the last hour, by id.
+    /// All registered workers, and those that left or were declared lost within the last hour, by id.
     async fn workers(&self) -> Result<Vec<WorkerRecord>>;
 
     /// Statistics by minute. Part of a later step: answers

@@ -329,6 +329,13 @@ pub struct Progress {
     pub at: Timestamp,
 }
 
+impl Progress {
+    /// A fraction as it is kept: from 0 to 1, and 0 for what is no number.
+    pub fn part(fraction: f64) -> f64 {
+        if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) }
+    }
+}
+
 /// Everything a store keeps of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskRecord {

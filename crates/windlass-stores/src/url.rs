@@ -35,19 +35,29 @@ fn sqlite_options(rest: &str) -> Result<crate::sqlite::SqliteOptions> {
     use crate::sqlite::SqliteOptions;
     let (path, query) = rest.split_once('?').map_or((rest, ""), |(path, query)| (path, query));
     let mut options = match path {
-        "" => {
+        "" | " " => {
             return Err(Error::invalid("store URL sqlite: needs a path, e.g. sqlite:windlass.db"));
+        }
+        // `sqlite://tasks.db` would be a file in the root folder, which nobody means; `file:` would be
+        // read by SQLite as a URI of its own.
+        path if path.starts_with("//") || path.starts_with("file:") => {
+            let text =
+                "store URL: write sqlite:PATH, e.g. sqlite:windlass.db or sqlite:/data/windlass.db";
+            return Err(Error::invalid(text));
         }
         ":memory:" => SqliteOptions::in_memory(),
         path => SqliteOptions::at(path),
     };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some(("durability", "durable")) => {}
+            Some(("durability", "durable")) => options = options.durable(),
             Some(("durability", "fast")) => options = options.fast(),
             Some(("durability", other)) => {
                 let text = format!("durability {other:?}: use durable or fast");
                 return Err(Error::invalid(text));
+            }
+            None if pair == "durability" => {
+                return Err(Error::invalid("durability needs a value: use durable or fast"));
             }
             _ => {
                 let name = pair.split('=').next().unwrap_or(pair);
@@ -70,6 +80,9 @@ mod tests {
             ("mongodb://user:secret@host", "mongodb"),
             ("memory:x", "takes no path"),
             ("sqlite:", "needs a path"),
+            ("sqlite://tasks.db", "write sqlite:PATH"),
+            ("sqlite:file:tasks.db", "write sqlite:PATH"),
+            ("sqlite:a.db?durability", "needs a value"),
             ("sqlite:a.db?durability=maybe", "durable or fast"),
             ("sqlite:a.db?sync=off", "unknown parameter \"sync\""),
         ] {

@@ -1,4 +1,4 @@
-//! Who may import whom: DESIGN §4 as data, held against `cargo metadata` and the `use` lines.
+//! Who may import whom, as data, held against `cargo metadata` and the `use` lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The power cut of RELIABILITY: an ext4 of its own goes dark under a store at full load.
+//! The power cut: an ext4 of its own goes dark under a store at full load.
 //!
 //! One try: make a file system in a file ([`disk`]), start a process that loads a store on it
 //! ([`load`]) and writes down what it sends and what is acknowledged, outside of that file system
@@ -42,7 +42,7 @@ const CLEAR_LINE: &str = "\r\x1b[K";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How many cuts, each on a fresh file system.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
     /// How long the load runs at most before a cut.
     #[arg(long, default_value_t = 3.0)]

@@ -212,7 +212,12 @@ impl Places {
     fn folder(&self) -> &std::path::Path {
         match self {
             Self::Private { folder, .. } => folder.path(),
-            Self::Given(_) => std::path::Path::new("."),
+            // The disk of the file, where the store is one.
+            Self::Given(urls) => urls[0]
+                .strip_prefix("sqlite:")
+                .and_then(|rest| std::path::Path::new(rest.split('?').next()?).parent())
+                .filter(|folder| folder.is_dir())
+                .unwrap_or(std::path::Path::new(".")),
         }
     }
 

@@ -4,10 +4,10 @@
 
 CREATE TABLE windlass_task (
   number           INTEGER PRIMARY KEY,           -- grows with each submit; lists go down along it
-  id               BLOB NOT NULL,                 -- the UUID's 16 bytes
-  state            INTEGER NOT NULL,              -- 0 scheduled 1 pending 2 running 3 retrying 4 completed 5 dead_letter 6 cancelled
+  id               BLOB NOT NULL CHECK (length(id) = 16),         -- the UUID's bytes
+  state            INTEGER NOT NULL CHECK (state BETWEEN 0 AND 6), -- 0 scheduled 1 pending 2 running 3 retrying 4 completed 5 dead_letter 6 cancelled
   queue            TEXT NOT NULL,
-  priority         INTEGER NOT NULL,              -- 0 low … 3 critical
+  priority         INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 3), -- 0 low … 3 critical
   kind             TEXT NOT NULL,
   position         INTEGER NOT NULL,              -- place in its lane; kept while it runs
   pending_at       INTEGER NOT NULL,              -- all times: ms since 1970

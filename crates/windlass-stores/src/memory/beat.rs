@@ -128,7 +128,7 @@ impl Model {
         };
         if row.record.state == State::Running && row.record.epoch == Some(report.lease.epoch) {
             row.record.progress = Some(Progress {
-                fraction: report.fraction.clamp(0.0, 1.0),
+                fraction: Progress::part(report.fraction),
                 note: clip(&report.note, bytes_max).into(),
                 at: now,
             });

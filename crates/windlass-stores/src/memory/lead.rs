@@ -16,7 +16,7 @@ impl Model {
                 }
                 if !leads_now {
                     let clock = u64::try_from(now.as_millis()).unwrap_or(0);
-                    leader.term = clock.max(leader.term + 1);
+                    leader.term = clock.max(leader.term.saturating_add(1));
                     leader.holder = Some(holder);
                 }
                 leader.until = now.after(term_length);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use windlass_core::history::History;
 use windlass_core::store::{Filter, GetParams, ListParams, Page, Parts, QueueRecord, WorkerRecord};
-use windlass_core::{Priority, QueueName, Result, State, TaskId, TaskRecord, Timestamp};
+use windlass_core::{Error, Priority, QueueName, Result, State, TaskId, TaskRecord, Timestamp};
 
 use super::model::{Lane, Model, is_over};
 use crate::reading::{GONE_WORKER_SHOWN, SCAN_MAX, matches, read_cursor};
@@ -31,6 +31,9 @@ impl Model {
     pub(super) fn walk(&self, filter: &Filter, cursor: Option<&str>, limit: usize) -> Result<Walk> {
         let now = self.now();
         let mut last = read_cursor(cursor)?;
+        if limit == 0 {
+            return Err(Error::invalid("a page needs a limit of at least 1"));
+        }
         let mut numbers = Vec::new();
         for (number, row) in self.rows.range(..last).rev().take(SCAN_MAX) {
             if numbers.len() >= limit {

@@ -1,7 +1,7 @@
 //! Apply in SQLite: fenced endings.
 
 use windlass_core::store::{Applied, Refusal};
-use windlass_core::{Result, State, Transition, duration};
+use windlass_core::{ErrorKind, Result, State, Transition, duration};
 
 use super::row::{Row, epoch_of, uuid_of};
 use super::transaction::Tx;
@@ -9,9 +9,13 @@ use super::transaction::Tx;
 impl Tx<'_> {
     pub(super) fn apply(&mut self, transition: &Transition) -> Result<Applied> {
         let lease = &transition.lease;
-        let row = match uuid_of(&lease.task) {
-            Some(id) => Row::by_id(self, id)?,
-            None => None,
+        let row = match uuid_of(&lease.task).map(|id| Row::by_id(self, id)).transpose() {
+            // Its neighbours in the batch must not suffer for it.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::error!(task = %lease.task, error = error.chain(), "an end was refused");
+                return Ok(Applied::Refused(Refusal::LeaseLost));
+            }
+            found => found?.flatten(),
         };
         let Some(mut row) = row else {
             return Ok(Applied::Refused(Refusal::Gone));

@@ -9,7 +9,7 @@ use windlass_core::store::{Beat, HeldLeases, Order, Orders, ProgressReport, RunO
 use windlass_core::task::Progress;
 use windlass_core::{Epoch, Error, ErrorKind, Lease, Reason, Result, TaskId, WorkerId, duration};
 
-use super::row::{Row, epoch_of, task_id, uuid_of};
+use super::row::{epoch_of, task_id, uuid_of};
 use super::sql;
 use super::transaction::Tx;
 
@@ -60,10 +60,9 @@ impl Tx<'_> {
         let Some(number) = number else { return Ok(0) };
         self.execute(sql::LEAVE, (worker.as_str(), self.now.as_millis()))?;
         let held = self.held_by(number)?;
-        for task in &held {
-            self.give_back(task.number)?;
-        }
-        Ok(held.len() as u64)
+        let numbers: Vec<_> = held.iter().map(|task| task.number).collect();
+        let skipped = self.give_back(&numbers)?;
+        Ok((held.len() - skipped) as u64)
     }
 
     pub(super) fn order(&mut self, order: &Order) -> Result<()> {
@@ -108,10 +107,12 @@ impl Tx<'_> {
         })
     }
 
-    fn give_back(&mut self, number: i64) -> Result<()> {
-        let row = Row::by_number(self, number)?;
-        let step = release(row.held());
-        row.end_run(self, step.state, step)
+    /// Gives tasks back; answers how many could not be read and stay where they are.
+    fn give_back(&mut self, numbers: &[i64]) -> Result<usize> {
+        self.each(numbers, |tx, row| {
+            let step = release(row.held());
+            row.end_run(tx, step.state, step)
+        })
     }
 
     /// Gives back what the worker does not know of, and takes it out of `held`.
@@ -130,9 +131,8 @@ impl Tx<'_> {
                 !is_named && now - task.claimed_at > older_than_ms
             })
             .collect();
-        for task in &unknown {
-            self.give_back(task.number)?;
-        }
+        let numbers: Vec<_> = unknown.iter().map(|task| task.number).collect();
+        self.give_back(&numbers)?;
         Ok(unknown.into_iter().map(|task| task.task).collect())
     }
 
@@ -144,7 +144,7 @@ impl Tx<'_> {
             return Ok(());
         };
         let progress = Progress {
-            fraction: report.fraction.clamp(0.0, 1.0),
+            fraction: Progress::part(report.fraction),
             note: clip(&report.note, self.error_bytes_max).into(),
             at: self.now,
         };

@@ -11,7 +11,7 @@ use windlass_core::{
     duration,
 };
 
-use super::row::{LARGE_PAYLOAD, Row, epoch_of, task_id};
+use super::row::{LARGE_PAYLOAD, Row, epoch_of, task_id, text, text_if_any};
 use super::sql;
 use super::transaction::Tx;
 
@@ -177,7 +177,7 @@ fn read(
     epoch: i64,
     now: Timestamp,
 ) -> rusqlite::Result<Taken> {
-    let extras: Option<String> = row.get(13)?;
+    let extras = text_if_any(row, 13)?;
     let (extras, fault) = match extras.as_deref().map(serde_json::from_str::<Extras>) {
         None => (Extras::default(), None),
         Some(Ok(extras)) => (extras, None),
@@ -189,7 +189,7 @@ fn read(
     let task = Claimed {
         id: task_id(Uuid::from_bytes(row.get(2)?)),
         epoch: epoch_of(epoch),
-        kind: Kind::stored(&String::from_utf8_lossy(row.get_ref(3)?.as_bytes()?)),
+        kind: Kind::stored(&text(row, 3)?),
         queue: quota.queue.clone(),
         priority,
         payload: Bytes::from(payload.unwrap_or_default()),

@@ -15,7 +15,6 @@ pub(super) fn classify(operation: &str, cause: rusqlite::Error) -> Error {
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             (ErrorKind::Unavailable, Reason::ReadOnly)
         }
-        Some(ErrorCode::TooBig) => (ErrorKind::Invalid, Reason::TooLarge),
         Some(_) => (ErrorKind::Unavailable, Reason::Unspecified),
         // Not SQLite's but the wrapper's: a column of another type than windlass writes.
         None => (ErrorKind::Corrupt, Reason::Unspecified),

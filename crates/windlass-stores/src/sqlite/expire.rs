@@ -4,7 +4,6 @@ use windlass_core::Result;
 use windlass_core::state::expire;
 use windlass_core::store::{Duty, DutyReport};
 
-use super::row::Row;
 use super::sql;
 use super::transaction::Tx;
 
@@ -15,12 +14,12 @@ impl Tx<'_> {
         // One more than the limit tells whether there is more.
         let most = i64::try_from(duty.limit).unwrap_or(i64::MAX - 1) + 1;
         let orphans: Vec<i64> = self.all(sql::EXPIRE_ORPHANS, [most], |row| row.get(0))?;
-        for number in orphans.iter().take(duty.limit) {
-            let row = Row::by_number(self, *number)?;
+        let found = orphans.len().min(duty.limit);
+        let skipped = self.each(&orphans[..found], |tx, row| {
             let step = expire(row.held());
-            row.end_run(self, step.state, step)?;
-        }
-        let report = self.report(orphans.len().min(duty.limit), sql::EXPIRE_NEXT)?;
-        Ok(DutyReport { has_more: orphans.len() > duty.limit, ..report })
+            row.end_run(tx, step.state, step)
+        })?;
+        let report = self.report(found, skipped, sql::EXPIRE_NEXT)?;
+        Ok(DutyReport { has_more: found > skipped && orphans.len() > duty.limit, ..report })
     }
 }

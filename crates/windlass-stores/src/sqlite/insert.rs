@@ -10,7 +10,7 @@ use windlass_core::unique::{
 };
 use windlass_core::{Error, ErrorKind, NewTask, Result, State, duration};
 
-use super::row::{LARGE_PAYLOAD, Row, is_large, task_id, uuid_of};
+use super::row::{LARGE_PAYLOAD, Row, is_large, task_id, text, uuid_of};
 use super::sql;
 use super::transaction::Tx;
 
@@ -152,7 +152,8 @@ impl Tx<'_> {
     fn twin(&self, id: Uuid) -> Result<Option<Twin>> {
         type Parts = (i64, String, String, i64, Option<Vec<u8>>, Option<i64>);
         let found: Option<Parts> = self.one(sql::INSERT_TWIN, [id.as_bytes()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+            let (kind, queue) = (text(row, 1)?.into_owned(), text(row, 2)?.into_owned());
+            Ok((row.get(0)?, kind, queue, row.get(3)?, row.get(4)?, row.get(5)?))
         })?;
         let Some((number, kind, queue, large, inline, expires_at)) = found else {
             return Ok(None);

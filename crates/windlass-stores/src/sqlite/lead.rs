@@ -21,7 +21,7 @@ impl Tx<'_> {
                         return Ok(following(Some(leader)));
                     }
                     Some(_) => last,
-                    None => now.max(last + 1),
+                    None => now.max(last.saturating_add(1)),
                 };
                 let until = self.now.after(*term_length).as_millis();
                 self.execute(sql::LEAD_SET, (holder.as_str(), until, term))?;

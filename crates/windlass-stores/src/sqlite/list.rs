@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, ToSql};
 use windlass_core::store::Filter;
-use windlass_core::{Result, State, Timestamp};
+use windlass_core::{Error, Result, State, Timestamp};
 
 use super::error::During;
 use super::sql;
@@ -33,6 +33,9 @@ impl Walk<'_> {
         read: impl Fn(&SqlRow<'_>) -> rusqlite::Result<T>,
     ) -> Result<Step<T>> {
         let below = read_cursor(self.cursor)?;
+        if self.limit == 0 {
+            return Err(Error::invalid("a page needs a limit of at least 1"));
+        }
         let states = &self.filter.states;
         if !states.is_empty() && states.iter().all(|state| RARE.contains(state)) {
             return self.step_through_rare(connection, below, read);

@@ -36,6 +36,12 @@ impl SqliteOptions {
         Self { place: Place::Memory, ..Self::at("") }
     }
 
+    /// Waits for the disk at every commit; the default.
+    #[must_use]
+    pub fn durable(self) -> Self {
+        Self { is_durable: true, ..self }
+    }
+
     /// Does not wait for the disk at every commit: a power cut may lose the last moments.
     #[must_use]
     pub fn fast(self) -> Self {

@@ -1,7 +1,7 @@
 //! Promote in SQLite.
 
-use windlass_core::Result;
 use windlass_core::store::{Duty, DutyReport};
+use windlass_core::{ErrorKind, Result};
 
 use super::row::Row;
 use super::sql;
@@ -11,10 +11,28 @@ impl Tx<'_> {
     pub(super) fn promote(&mut self, duty: Duty) -> Result<DutyReport> {
         self.check_term(duty.term)?;
         let due = self.numbers(sql::PROMOTE, duty.limit)?;
-        for number in &due {
-            Row::by_number(self, *number)?.queue_up(self)?;
+        let skipped = self.each(&due, |tx, row| row.queue_up(tx))?;
+        self.report(due.len(), skipped, sql::PROMOTE_NEXT)
+    }
+
+    /// Deals with each of these tasks; one that cannot be read is left where it is, and counted.
+    pub(super) fn each(
+        &mut self,
+        numbers: &[i64],
+        mut deal: impl FnMut(&mut Self, Row) -> Result<()>,
+    ) -> Result<usize> {
+        let mut skipped = 0;
+        for number in numbers {
+            match Row::by_number(self, *number) {
+                Ok(row) => deal(self, row)?,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::error!(number, error = error.chain(), "left alone by a sweep");
+                    skipped += 1;
+                }
+                Err(error) => return Err(error),
+            }
         }
-        self.report(due.len(), sql::PROMOTE_NEXT)
+        Ok(skipped)
     }
 
     /// The numbers of the tasks that a sweep has found, up to now and to its limit.
@@ -24,16 +42,22 @@ impl Tx<'_> {
     }
 
     /// What a sweep over instants comes to; `next` finds the earliest that is left.
-    pub(super) fn report(&self, done: usize, next: &'static str) -> Result<DutyReport> {
+    pub(super) fn report(
+        &self,
+        found: usize,
+        skipped: usize,
+        next: &'static str,
+    ) -> Result<DutyReport> {
         let next_due = self
             .one(next, [], |row| row.get::<_, Option<i64>>(0))?
             .flatten()
             .map(windlass_core::Timestamp::from_millis);
         Ok(DutyReport {
-            done: done as u64,
-            has_more: next_due.is_some_and(|at| at <= self.now),
+            done: (found - skipped) as u64,
+            // What is left alone stays due: it must not make a sweep go on for ever.
+            has_more: found > skipped && next_due.is_some_and(|at| at <= self.now),
             next_due,
-            skipped_bad: 0,
+            skipped_bad: skipped as u64,
         })
     }
 }

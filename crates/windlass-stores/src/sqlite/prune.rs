@@ -4,7 +4,6 @@ use windlass_core::Result;
 use windlass_core::store::{Duty, DutyReport};
 use windlass_core::unique::Exit;
 
-use super::row::Row;
 use super::sql;
 use super::transaction::Tx;
 
@@ -12,10 +11,8 @@ impl Tx<'_> {
     pub(super) fn prune(&mut self, duty: Duty) -> Result<DutyReport> {
         self.check_term(duty.term)?;
         let over = self.numbers(sql::PRUNE, duty.limit)?;
-        for number in &over {
-            Row::by_number(self, *number)?.forget(self, Exit::Pruned)?;
-        }
-        self.report(over.len(), sql::PRUNE_NEXT)
+        let skipped = self.each(&over, |tx, row| row.forget(tx, Exit::Pruned))?;
+        self.report(over.len(), skipped, sql::PRUNE_NEXT)
     }
 
     pub(super) fn tend(&mut self, duty: Duty) -> Result<DutyReport> {

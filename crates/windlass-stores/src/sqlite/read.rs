@@ -17,7 +17,7 @@ use windlass_core::{
 use super::beat::read_order;
 use super::error::During;
 use super::list::Walk;
-use super::row::{LARGE_PAYLOAD, LARGE_RESULT, epoch_of, task_id, uuid_of};
+use super::row::{LARGE_PAYLOAD, LARGE_RESULT, epoch_of, task_id, text, text_if_any, uuid_of};
 use super::sql;
 use crate::reading::GONE_WORKER_SHOWN;
 
@@ -200,13 +200,13 @@ fn read_record(row: &SqlRow<'_>) -> rusqlite::Result<(Result<TaskRecord>, i64, i
                 return Ok((Err(error), number, large));
             }
         };
-    let extras: Option<String> = row.get(22)?;
-    let progress: Option<String> = row.get(23)?;
-    let worker: Option<String> = row.get(24)?;
+    let extras = text_if_any(row, 22)?;
+    let progress = text_if_any(row, 23)?;
+    let worker = text_if_any(row, 24)?;
     let record = TaskRecord {
         id: task_id(id),
-        kind: Kind::stored(&String::from_utf8_lossy(row.get_ref(5)?.as_bytes()?)),
-        queue: QueueName::stored(row.get_ref(3)?.as_str()?),
+        kind: Kind::stored(&text(row, 5)?),
+        queue: QueueName::stored(&text(row, 3)?),
         priority,
         state,
         payload: Bytes::new(),
@@ -218,7 +218,7 @@ fn read_record(row: &SqlRow<'_>) -> rusqlite::Result<(Result<TaskRecord>, i64, i
             // What cannot be read is shown as absent; claiming is stricter.
             extras: extras.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default(),
         },
-        idempotency_key: row.get(20)?,
+        idempotency_key: text_if_any(row, 20)?,
         attempts: row.get(6)?,
         crashes: row.get(7)?,
         epoch: row.get::<_, Option<i64>>(18)?.map(epoch_of),

@@ -3,6 +3,8 @@
 //! `Row` holds what decisions need. Whatever changes a task's state goes through [`Row::settle`],
 //! the one place that keeps counts, keys and times true.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use rusqlite::Row as SqlRow;
 use uuid::Uuid;
@@ -278,13 +280,26 @@ pub(super) fn epoch_of(stored: i64) -> Epoch {
     Epoch(u128::from(stored.unsigned_abs()))
 }
 
+/// Text that was perhaps not written by us: what is not UTF-8 is replaced, never refused.
+pub(super) fn text<'r>(row: &'r SqlRow<'_>, column: usize) -> rusqlite::Result<Cow<'r, str>> {
+    Ok(String::from_utf8_lossy(row.get_ref(column)?.as_bytes()?))
+}
+
+/// The same for a column that may be empty.
+pub(super) fn text_if_any(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null()?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+}
+
 /// Reads the columns of `row_by_*.sql`.
 fn read(row: &SqlRow<'_>) -> rusqlite::Result<Result<Row>> {
     let state = State::from_number(row.get(2)?);
     let priority = Priority::from_number(row.get(4)?);
     let (state, priority) = match (state, priority) {
         (Ok(state), Ok(priority)) => (state, priority),
-        (Err(error), _) | (_, Err(error)) => return Ok(Err(error)),
+        (Err(cause), _) | (_, Err(cause)) => {
+            return Ok(Err(Error::corrupt("read a task from sqlite").because(cause)));
+        }
     };
     let digest: Option<[u8; 16]> = row.get(21)?;
     let hold_ms: Option<i64> = row.get(22)?;
@@ -293,9 +308,9 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Result<Row>> {
         number: row.get(0)?,
         id: Uuid::from_bytes(row.get(1)?),
         state,
-        queue: QueueName::stored(row.get_ref(3)?.as_str()?),
+        queue: QueueName::stored(&text(row, 3)?),
         priority,
-        kind: row.get(5)?,
+        kind: text(row, 5)?.into_owned(),
         position: row.get(6)?,
         pending_at: row.get(7)?,
         attempts: row.get(8)?,
@@ -310,7 +325,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Result<Row>> {
         applied_epoch: row.get(17)?,
         worker: row.get(18)?,
         is_cancel_requested: row.get(19)?,
-        idempotency_key: row.get(20)?,
+        idempotency_key: text_if_any(row, 20)?,
         unique: digest.map(|digest| (KeyDigest(digest), hold)),
         large: row.get(23)?,
         history: row.get(24)?,

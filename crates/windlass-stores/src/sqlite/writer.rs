@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -30,6 +31,7 @@ const COLLECT_MAX: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) struct Writer {
     inbox: Arc<Inbox>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// How soon a call is taken up.
@@ -126,13 +128,13 @@ impl Writer {
     /// Starts the thread, which ends when this is dropped.
     pub(super) fn start(inbox: Arc<Inbox>, state: WriterState) -> Result<Self> {
         let its_inbox = Arc::clone(&inbox);
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("windlass-sqlite".into())
             .spawn(move || state.serve(&its_inbox))
             .map_err(|cause| {
                 Error::new(ErrorKind::Unavailable, "start the writing thread").because(cause)
             })?;
-        Ok(Self { inbox })
+        Ok(Self { inbox, thread: Some(thread) })
     }
 
     /// Runs work in a transaction with others and answers after its commit. The work may be run
@@ -160,6 +162,12 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.inbox.calls.lock().is_closed = true;
         self.inbox.arrived.notify_one();
+        // Waits until the file is closed: then its log has gone back into it, and it can be copied.
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the writing thread panicked");
+        }
     }
 }
 
@@ -203,18 +211,20 @@ impl WriterState {
 
     /// One transaction with all that is waiting.
     fn serve_group(&self, first: Box<dyn Call>, inbox: &Inbox) {
-        let mut group: Vec<Box<dyn Call>> = Vec::new();
+        // In the group from the start: also a transaction that cannot begin is answered to it.
+        let mut group = vec![first];
         let outcome = self.commit(|tx| {
             let started = Instant::now();
             let mut items = 0;
-            let mut next = Some(first);
-            while let Some(mut call) = next.take() {
+            while let Some(call) = group.last_mut() {
                 items += call.items();
-                let outcome = call.run(tx);
-                group.push(call);
-                outcome?;
-                if items < ITEMS_MAX && started.elapsed() < COLLECT_MAX {
-                    next = inbox.calls.lock().take();
+                call.run(tx)?;
+                if items >= ITEMS_MAX || started.elapsed() >= COLLECT_MAX {
+                    break;
+                }
+                match inbox.calls.lock().take() {
+                    Some(next) => group.push(next),
+                    None => break,
                 }
             }
             Ok(())

@@ -56,8 +56,9 @@ impl Subject for SqliteSubject {
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         connection.busy_timeout(Duration::from_secs(10)).unwrap();
         let id = uuid::Uuid::parse_str(task.as_str()).unwrap();
-        let text =
-            "UPDATE windlass_task SET extras = '{\"tags\": 7', history = x'ff00' WHERE id = ?1";
+        // Broken JSON, and text that is not UTF-8.
+        let text = "UPDATE windlass_task SET extras = CAST(x'7bff' AS TEXT), history = x'ff00',
+            kind = CAST(x'ff' AS TEXT), idempotency_key = CAST(x'ff' AS TEXT) WHERE id = ?1";
         let changed = connection.execute(text, [id.as_bytes()]).unwrap();
         assert_eq!(changed, 1, "task {task} should be there to be spoiled");
         true

@@ -1,0 +1,47 @@
+//! Rows of an SQLite file that cannot be read at all: sweeps and batches leave them alone, count them,
+//! and go on with their neighbours.
+
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use windlass_core::store::{Bid, Duty, GetParams, Leadership, Parts, Reservation};
+use windlass_core::{Clock, ManualClock, State, Store, TaskId, WorkerId};
+use windlass_stores::sqlite::{SqliteOptions, SqliteStore};
+use windlass_testkit::draft::{MAIN, draft, queue};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[tokio::test]
+async fn a_promote_leaves_an_unreadable_row_alone_and_moves_its_neighbours() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tasks.db");
+    let clock = Arc::new(ManualClock::default());
+    let options = SqliteOptions::at(&path).clock(clock.clone() as Arc<dyn Clock>);
+    let store = SqliteStore::open(options).await.unwrap();
+    let ids = store.reserve(vec![Reservation { queue: queue(MAIN), count: 3 }]).await.unwrap();
+    let later = |id: &TaskId| draft().after(HOUR).with_id(id.clone());
+    store.insert(ids.iter().map(later).collect()).await.unwrap();
+
+    let connection = Connection::open(&path).unwrap();
+    connection.pragma_update(None, "ignore_check_constraints", true).unwrap();
+    let spoilt = uuid::Uuid::parse_str(ids[1].as_str()).unwrap();
+    let text = "UPDATE windlass_task SET priority = 9 WHERE id = ?1";
+    assert_eq!(connection.execute(text, [spoilt.as_bytes()]).unwrap(), 1);
+
+    clock.advance(HOUR);
+    let holder = WorkerId::new("leader");
+    let bid = Bid::Seek { holder, term_length: HOUR };
+    let Leadership::Leading(term) = store.lead(bid).await.unwrap() else { panic!("not leading") };
+    let report = store.promote(Duty { term, limit: 10 }).await.unwrap();
+    assert_eq!((report.done, report.skipped_bad), (2, 1));
+    let again = store.promote(Duty { term, limit: 10 }).await.unwrap();
+    assert_eq!((again.done, again.has_more), (0, false), "it must not go on for ever");
+    for id in [&ids[0], &ids[2]] {
+        let params = GetParams { ids: vec![id.clone()], parts: Parts::NONE };
+        let record = store.get(params).await.unwrap().pop().flatten().unwrap();
+        assert_eq!(record.state, State::Pending);
+    }
+}
