@@ -36,7 +36,7 @@ impl Inline {
         let Some(task) = self.claim().await? else { return Ok(None) };
         let station = &self.station;
         let controls = station.leases.add(&task, &station.identity.id());
-        let slot = station.slots.take(task.is_suspect()).ok_or_else(|| {
+        let slot = station.slots.take().ok_or_else(|| {
             let text = "every slot is taken by a blocking handler that was given up";
             Error::new(ErrorKind::Unavailable, text)
         })?;

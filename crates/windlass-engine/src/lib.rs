@@ -27,6 +27,7 @@ mod quotas;
 mod run;
 mod slots;
 mod station;
+mod suspects;
 mod syncer;
 mod task;
 mod upkeep;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use windlass_core::state::finish;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal};
 use windlass_core::{Claimed, Ending, Error, State, Transition};
@@ -49,23 +48,18 @@ pub(crate) fn judge(station: &Station, ended: Ended) -> Transition {
 pub(crate) async fn report(station: &Station, transitions: Vec<Transition>) {
     let mut has_failed = false;
     loop {
-        let then_claim = station.next_claim();
-        let claiming = then_claim.as_ref().map(|claim| (claim.worker.clone(), claim.limit));
-        let _coming = claiming.as_ref().map(|(_, asked)| station.intake.expect(*asked));
+        let (then_claim, asked) = station.next_claim().unzip();
         let params = ApplyParams {
             worker: station.identity.id(),
             transitions: transitions.clone(),
             then_claim,
         };
-        let sent = Instant::now();
         match station.store.apply(params).await {
             Ok(reply) => {
                 station.contact.answered();
                 settle(station, &transitions, &reply, has_failed);
-                if let (Some((worker, asked)), Some(Ok(claim))) = (claiming, reply.claim) {
-                    let got = claim.tasks.len();
-                    station.receive(sent, &worker, claim.tasks);
-                    station.intake.note(asked, got, claim.mark);
+                if let (Some(asked), Some(Ok(claim))) = (asked, reply.claim) {
+                    station.receive(asked, claim);
                 }
                 return;
             }
