@@ -46,8 +46,8 @@ impl Inline {
         let took = Some(started.elapsed());
         // Carries the last progress of the run, which only a beat does.
         self.beat().await?;
-        let transition = judge(station, Ended { task, ending, took });
-        report(station, vec![transition]).await;
+        let judged = judge(station, Ended { task, ending, took });
+        report(station, vec![judged]).await;
         Ok(Some(id))
     }
 

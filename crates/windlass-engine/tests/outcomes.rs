@@ -294,3 +294,57 @@ async fn progress_that_a_failed_heartbeat_carried_is_told_with_the_next() {
     assert_eq!(fleet.record(task.id()).await.progress.unwrap().note, "half way");
     worker.stop().await.unwrap();
 }
+
+/// A store that does not take the end of a run, so many times; answers the task once that is over.
+async fn refuse_ends(times: usize, kind: ErrorKind) -> windlass_core::TaskRecord {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    let worker = seat.worker().handle(handle).start().await.unwrap();
+    seat.faults.fail(Method::Apply, times, kind);
+    let task = fleet.submit_with(1, Options::new().max_retries(0)).await;
+    let record = fleet.ended(task.id()).await;
+    worker.stop().await.unwrap();
+    record
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_the_store_will_never_take_is_a_failure_with_the_stores_text() {
+    for kind in [ErrorKind::Invalid, ErrorKind::Corrupt, ErrorKind::Unsupported] {
+        let record = refuse_ends(1, kind).await;
+        check_ended(&record, State::DeadLetter, 1, 0);
+        let error = record.history.last_error().unwrap();
+        assert_eq!(error, "the end of the run cannot be stored: Apply: as planned");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_the_store_will_never_take_either_is_let_go() {
+    // The lease is not kept: the task goes back, runs again, and is then taken.
+    check_ended(&refuse_ends(2, ErrorKind::Invalid).await, State::Completed, 1, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_the_store_takes_later_is_no_failure() {
+    check_ended(&refuse_ends(3, ErrorKind::Unavailable).await, State::Completed, 1, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_end_that_the_store_will_never_take_hurts_no_other() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    let worker = seat.worker().handle(handle).concurrency(4).start().await.unwrap();
+    // One report under way holds three ends up; their batch is refused, then the first of them.
+    seat.faults.hold(Method::Apply);
+    fleet.submit(9).await;
+    tokio::time::sleep(SECOND).await;
+    let ids = fleet.submit_all(3).await;
+    tokio::time::sleep(SECOND).await;
+    seat.faults.pass_one(Method::Apply);
+    seat.faults.fail(Method::Apply, 2, ErrorKind::Invalid);
+    seat.faults.release(Method::Apply);
+    let attempts = fleet.all_ended(&ids).await.iter().map(|r| r.attempts).sum::<u32>();
+    assert_eq!(attempts, 4, "one of the three has run twice");
+    worker.stop().await.unwrap();
+}
