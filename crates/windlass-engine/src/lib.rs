@@ -37,7 +37,7 @@ pub use client::{Client, Enqueue};
 pub use context::Context;
 pub use failure::{Failure, Outcome, cancelled, discard, retry_after, snooze};
 pub use handle::Handle;
-pub use handler::Handler;
+pub use handler::{Handler, RawTask};
 pub use healthchecker::Health;
 pub use inline::Inline;
 pub use station::Unknown;

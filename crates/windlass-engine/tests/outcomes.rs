@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use windlass_core::retry::Backoff;
 use windlass_core::{ErrorKind, State};
 use windlass_engine::{
-    Configure, Context, Failure, Options, Outcome, Unknown, cancelled, discard, retry_after, snooze,
+    Configure, Context, Failure, Options, Outcome, RawTask, Unknown, cancelled, discard,
+    retry_after, snooze,
 };
 use windlass_testkit::Method;
 use windlass_testkit::fleet::{Do, Fleet, check_ended};
@@ -219,6 +220,44 @@ async fn an_unknown_kind_fails() {
     let task = fleet.submit_with(1, Options::new().max_retries(0)).await;
     let record = fleet.ended(task.id()).await;
     assert_eq!(record.history.last_error(), Some("no handler for tasks of type do"));
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_kind_goes_to_the_handler_of_any_kind() {
+    for unknown in [Unknown::Fails, Unknown::GivenBack] {
+        let fleet = Fleet::new();
+        let any = |task: RawTask, cx: Context<&'static str>| async move {
+            let payload = String::from_utf8(task.payload.to_vec())?;
+            Ok(format!("{} {payload} {}", task.kind, cx.state()))
+        };
+        let large = |_: Large, _: Context<&'static str>| async { Ok("known".into()) };
+        let worker = fleet.worker().unknown(unknown).state("shared").handle_any(any).handle(large);
+        let worker = worker.start().await.unwrap();
+        let payload = Bytes::from_static(br#"{"a":1}"#);
+        let (raw, _) = fleet.client.enqueue_raw("other", payload, Options::new()).await.unwrap();
+        let known = fleet.client.enqueue(Large(1)).await.unwrap();
+        let record = fleet.ended(&raw).await;
+        check_ended(&record, State::Completed, 1, 0);
+        assert_eq!(record.result.as_deref(), Some(&br#""other {\"a\":1} shared""#[..]));
+        assert_eq!(known.wait().await.unwrap(), "known", "a handler of the kind goes first");
+        worker.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_handler_of_any_kind_fails_and_panics_as_others_do() {
+    let fleet = Fleet::new();
+    let any = |task: RawTask, _: Context<()>| async move {
+        assert!(task.kind.as_str() != "bad", "no {}", task.kind);
+        Err::<(), _>(discard("not this"))
+    };
+    let worker = fleet.worker().handle_any(any).start().await.unwrap();
+    for (kind, text) in [("bad", "panicked: no bad"), ("worse", "not this")] {
+        let options = Options::new().max_retries(0);
+        let (id, _) = fleet.client.enqueue_raw(kind, Bytes::new(), options).await.unwrap();
+        assert_eq!(fleet.ended(&id).await.history.last_error(), Some(text));
+    }
     worker.stop().await.unwrap();
 }
 
