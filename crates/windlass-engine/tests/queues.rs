@@ -309,7 +309,10 @@ async fn claims_on_their_way_together_bring_one_suspect_in_all() {
     tokio::time::sleep(SECOND).await;
     assert_eq!(fleet.count(State::Running).await, 1, "the other suspect stays in the store");
     seat.faults.release(Method::Claim);
-    for record in fleet.all_ended(&ids).await {
+    let released = tokio::time::Instant::now();
+    let records = fleet.all_ended(&ids).await;
+    assert!(released.elapsed() < SECOND, "left behind for {:?}", released.elapsed());
+    for record in records {
         check_ended(&record, State::Completed, 1, 2);
         let was_put_off = record.history.entries().iter().any(|e| e.what == Happening::PutOff);
         assert!(!was_put_off, "{:?}", record.history);

@@ -13,6 +13,8 @@ use windlass_engine::{Configure, Handle, Options};
 use windlass_testkit::fleet::{Animal, Do, check_ended};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Four crashes, each noticed after lease and sweep, take some 20 s.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Scene {
     async fn submit(&self, animal: Animal, options: Options) -> Handle<Animal> {
@@ -54,7 +56,7 @@ async fn check_dies_alone(animal: Animal, innocent_count: u64, crashes: u32) {
             process = Process::spawn(&scene.url);
         }
     };
-    let mut records = scene.drained_while(ids, supervise).await;
+    let mut records = scene.drained_while(ids, PATIENCE, supervise).await;
     check_ended(&records.pop().unwrap(), State::DeadLetter, 0, crashes);
     for record in records {
         assert_eq!((record.state, record.attempts), (State::Completed, 1), "{record:?}");

@@ -98,10 +98,12 @@ impl Scene {
         workers.into_iter().filter(|w| !w.is_gone && is_it(w)).map(|w| w.id).collect()
     }
 
-    /// What became of these, as soon as all are done or the time is over; in between this is called.
+    /// What became of these, as soon as all are done or so much time is over; in between this is
+    /// called.
     pub(crate) async fn drained_while(
         &self,
         ids: Vec<TaskId>,
+        at_most: Duration,
         mut meanwhile: impl FnMut(),
     ) -> Vec<TaskRecord> {
         let submitted = Instant::now();
@@ -109,7 +111,7 @@ impl Scene {
         loop {
             let records = self.store.get(params.clone()).await.unwrap();
             let is_done = records.iter().flatten().all(|record| record.state.is_terminal());
-            if is_done || submitted.elapsed() > DRAIN_MAX {
+            if is_done || submitted.elapsed() > at_most {
                 return records.into_iter().map(|r| r.expect("an acknowledged task")).collect();
             }
             meanwhile();
@@ -118,6 +120,6 @@ impl Scene {
     }
 
     pub(crate) async fn drained(&self, ids: Vec<TaskId>) -> Vec<TaskRecord> {
-        self.drained_while(ids, || {}).await
+        self.drained_while(ids, DRAIN_MAX, || {}).await
     }
 }
