@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use windlass_core::dice::Dice;
 use windlass_core::store::{Changed, WaitParams};
 use windlass_core::{Error, ErrorKind, Result, State, TaskId, TaskRecord};
 
@@ -49,18 +50,21 @@ impl<T: Task> Handle<T> {
 
     /// Waits until the task is finished and answers what its handler returned. A task that ended
     /// dead or cancelled is an error of kind `Conflict`, one that is gone of kind `NotFound`.
+    ///
+    /// A store that is away is waited for as well, however long that takes: the task may go on
+    /// meanwhile. Who wants to wait no longer than some time says so with `tokio::time::timeout`.
     pub async fn wait(&self) -> Result<T::Output> {
+        let mut dice = Dice::thrown();
         loop {
-            let params = WaitParams {
-                orders: None,
-                queues: Vec::new(),
-                since: None,
-                tasks: vec![self.id.clone()],
-                at_most: WAIT_AT_MOST,
-            };
-            self.client.store().wait(params).await?;
-            if let Some(output) = self.output().await? {
-                return Ok(output);
+            match self.wait_once().await {
+                Ok(Some(output)) => return Ok(output),
+                Ok(None) => {}
+                Err(error) if error.is_unavailable() => {
+                    tracing::debug!(task = %self.id, error = error.chain(), "waiting for the store");
+                    let pause = 0.1 + 0.4 * dice.unit();
+                    tokio::time::sleep(Duration::from_secs_f64(pause)).await;
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -79,6 +83,16 @@ impl<T: Task> Handle<T> {
             }
             State::Scheduled | State::Pending | State::Running | State::Retrying => Ok(None),
         }
+    }
+
+    async fn wait_once(&self) -> Result<Option<T::Output>> {
+        let params = WaitParams {
+            tasks: vec![self.id.clone()],
+            at_most: WAIT_AT_MOST,
+            ..WaitParams::default()
+        };
+        self.client.store().wait(params).await?;
+        self.output().await
     }
 
     fn read(&self, record: &TaskRecord) -> Result<T::Output> {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use windlass_core::{Ending, Result};
+use windlass_core::{Ending, Kind, QueueName, Result};
 
 use crate::context::{Context, RunContext};
 use crate::failure::{Failure, Outcome};
@@ -51,6 +51,16 @@ pub trait Run<O>: Future<Output = Outcome<O>> {}
 #[diagnostic::do_not_recommend]
 impl<O, R: Future<Output = Outcome<O>>> Run<O> for R {}
 
+/// A task of whatever kind, as it was submitted: what the handler gets that
+/// [`WorkerBuilder::handle_any`](crate::WorkerBuilder::handle_any) adds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawTask {
+    /// The kind under which it was submitted.
+    pub kind: Kind,
+    /// What it carries: JSON, if it comes from this library.
+    pub payload: Bytes,
+}
+
 /// A run under way; ends with what it came to.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Ending> + Send>>;
 
@@ -61,6 +71,10 @@ type Erased = Box<dyn Fn(Bytes, RunContext, Slot) -> Running + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Registry {
     handlers: HashMap<&'static str, Erased>,
+    /// Runs what no other handler knows.
+    default: Option<Erased>,
+    /// Where tasks of each kind go by default.
+    queues: Vec<(&'static str, String)>,
     pub(crate) hooks: Hooks,
 }
 
@@ -83,7 +97,7 @@ impl Registry {
                 }
             })
         };
-        self.handlers.insert(T::KIND, Box::new(run));
+        self.insert::<T>(Box::new(run));
     }
 
     /// Adds a handler that blocks its thread.
@@ -113,7 +127,37 @@ impl Registry {
                 }
             })
         };
-        self.handlers.insert(T::KIND, Box::new(run));
+        self.insert::<T>(Box::new(run));
+    }
+
+    /// Sets the handler of all kinds that no other knows.
+    pub(crate) fn add_default<S, F, R, O>(&mut self, handler: F, state: Arc<S>)
+    where
+        S: Send + Sync + 'static,
+        F: Fn(RawTask, Context<S>) -> R + Send + Sync + 'static,
+        R: Future<Output = Outcome<O>> + Send + 'static,
+        O: serde::Serialize,
+    {
+        let handler = Arc::new(handler);
+        let run = move |payload: Bytes, run: RunContext, slot: Slot| -> Running {
+            let (handler, cx) = (Arc::clone(&handler), run.with_state(Arc::clone(&state)));
+            Box::pin(async move {
+                let _slot = slot;
+                let task = RawTask { kind: cx.kind().clone(), payload };
+                ending(handler(task, cx).await)
+            })
+        };
+        self.default = Some(Box::new(run));
+    }
+
+    /// The kinds whose tasks go, unless their submit says otherwise, to a queue that is not among
+    /// these.
+    pub(crate) fn unserved<'a>(
+        &'a self,
+        queues: &'a [(QueueName, u32)],
+    ) -> impl Iterator<Item = &'a (&'static str, String)> {
+        let is_served = |name: &str| queues.iter().any(|(queue, _)| queue.as_str() == name);
+        self.queues.iter().filter(move |(_, queue)| !is_served(queue))
     }
 
     /// Starts a task; nothing when no handler knows its kind.
@@ -124,7 +168,12 @@ impl Registry {
         run: RunContext,
         slot: Slot,
     ) -> Option<Running> {
-        self.handlers.get(kind).map(|handler| handler(payload, run, slot))
+        self.handlers.get(kind).or(self.default.as_ref()).map(|handler| handler(payload, run, slot))
+    }
+
+    fn insert<T: Task>(&mut self, handler: Erased) {
+        self.handlers.insert(T::KIND, handler);
+        self.queues.push((T::KIND, T::defaults().queue_name().to_owned()));
     }
 }
 
@@ -144,5 +193,49 @@ fn ending<O: serde::Serialize>(outcome: Outcome<O>) -> Ending {
                 Err(error) => Failure::from(error).into_ending(),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::task::{Configure, Options};
+
+    #[derive(Serialize, Deserialize)]
+    struct Plain;
+
+    impl Task for Plain {
+        const KIND: &'static str = "plain";
+        type Output = ();
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Mail;
+
+    impl Task for Mail {
+        const KIND: &'static str = "mail";
+        type Output = ();
+        fn defaults() -> Options {
+            Options::new().queue("mail")
+        }
+    }
+
+    #[track_caller]
+    fn check_unserved(queues: &[&str], kinds: &[&str]) {
+        let mut registry = Registry::default();
+        registry.add(|_: Plain, _: Context<()>| async { Ok(()) }, Arc::new(()));
+        registry.add_blocking(|_: Mail, _: Context<()>| Ok(()), Arc::new(()));
+        let queues: Vec<_> = queues.iter().map(|q| (QueueName::new(q).unwrap(), 1)).collect();
+        let unserved: Vec<_> = registry.unserved(&queues).map(|(kind, _)| *kind).collect();
+        assert_eq!(unserved, kinds);
+    }
+
+    #[test]
+    fn a_kind_whose_queue_the_worker_does_not_serve_is_told() {
+        check_unserved(&["default"], &["mail"]);
+        check_unserved(&["mail"], &["plain"]);
+        check_unserved(&["mail", "default"], &[]);
     }
 }

@@ -36,7 +36,7 @@ impl Inline {
         let Some(task) = self.claim().await? else { return Ok(None) };
         let station = &self.station;
         let controls = station.leases.add(&task, &station.identity.id());
-        let slot = station.slots.take(task.is_suspect()).ok_or_else(|| {
+        let slot = station.slots.take().ok_or_else(|| {
             let text = "every slot is taken by a blocking handler that was given up";
             Error::new(ErrorKind::Unavailable, text)
         })?;
@@ -46,8 +46,8 @@ impl Inline {
         let took = Some(started.elapsed());
         // Carries the last progress of the run, which only a beat does.
         self.beat().await?;
-        let transition = judge(station, Ended { task, ending, took });
-        report(station, vec![transition]).await;
+        let judged = judge(station, Ended { task, ending, took });
+        report(station, vec![judged]).await;
         Ok(Some(id))
     }
 

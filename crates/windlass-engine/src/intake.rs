@@ -11,12 +11,15 @@ use windlass_core::Claimed;
 use windlass_core::store::WakeMark;
 
 use crate::leases::Controls;
+use crate::suspects::Pass;
 
 /// A claimed task, what reaches into its run, and since when it waits.
 pub(crate) struct Waiting {
     pub(crate) task: Claimed,
     pub(crate) controls: Controls,
     pub(crate) since: Instant,
+    /// What a suspect needs to run.
+    pub(crate) pass: Option<Pass>,
 }
 
 #[derive(Default)]
@@ -36,9 +39,8 @@ pub(crate) struct Coming<'a> {
 }
 
 impl Intake {
-    pub(crate) fn push(&self, tasks: impl Iterator<Item = (Claimed, Controls)>) {
-        let since = Instant::now();
-        let arrived = tasks.map(|(task, controls)| Waiting { task, controls, since });
+    /// Takes what a claim has brought, be it nothing, and tells so.
+    pub(crate) fn push(&self, arrived: impl Iterator<Item = Waiting>) {
         self.buffer.lock().extend(arrived);
         self.changed.notify_one();
     }
@@ -66,7 +68,6 @@ impl Intake {
     /// Remembers whether a claim brought all that it asked for.
     pub(crate) fn note(&self, asked: usize, got: usize, mark: WakeMark) {
         *self.dry.lock() = (got < asked).then_some(mark);
-        self.changed.notify_one();
     }
 
     /// The mark to wait from, when there is nothing to claim.
@@ -89,6 +90,12 @@ impl Intake {
         let mut buffer = self.buffer.lock();
         let old = buffer.iter().take_while(|waiting| waiting.since.elapsed() >= than).count();
         buffer.drain(..old).collect()
+    }
+}
+
+impl Coming<'_> {
+    pub(crate) fn count(&self) -> usize {
+        self.count
     }
 }
 

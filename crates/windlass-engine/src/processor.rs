@@ -60,12 +60,8 @@ impl Processor {
             };
             tokio::select! {
                 () = station.stopping.cancelled() => {}
-                () = station.slots.freed() => {
-                    // Nothing rings for a suspect that a claim had to leave behind.
-                    if station.slots.take_suspect_ended() {
-                        station.intake.refresh();
-                    }
-                }
+                () = station.slots.freed() => {}
+                () = station.suspects.freed() => station.intake.refresh(),
                 () = station.intake.changed() => {}
                 () = woken => {
                     wake = None;
@@ -82,10 +78,7 @@ impl Processor {
     /// Claims for the free slots; true when that brought something.
     async fn claim(&self) -> bool {
         let station = &self.station;
-        let Some(params) = station.next_claim() else { return false };
-        let (worker, asked) = (params.worker.clone(), params.limit);
-        let _coming = station.intake.expect(asked);
-        let sent = Instant::now();
+        let Some((params, asked)) = station.next_claim() else { return false };
         let mut claim = station.store.claim(params);
         let answer = match tokio::time::timeout(DOUBT_AFTER, &mut claim).await {
             Ok(answer) => answer,
@@ -98,10 +91,9 @@ impl Processor {
         match answer {
             Ok(claim) => {
                 station.contact.answered();
-                let got = claim.tasks.len();
-                station.receive(sent, &worker, claim.tasks);
-                station.intake.note(asked, got, claim.mark);
-                got > 0
+                let has_brought = !claim.tasks.is_empty();
+                station.receive(asked, claim);
+                has_brought
             }
             Err(error) => {
                 if error.is_unavailable() {
@@ -136,20 +128,20 @@ impl Processor {
     /// Starts what waits, as long as there are slots.
     fn start_waiting(&self) {
         while let Some(waiting) = self.station.intake.pop() {
-            let is_suspect = waiting.task.is_suspect();
-            if is_suspect && self.station.slots.room_for_suspects() == 0 {
+            // A store that cannot tell suspects apart brings more of them than it was asked for.
+            if waiting.task.is_suspect() && waiting.pass.is_none() {
                 self.end(waiting.task, Ending::PutOff, None);
                 continue;
             }
-            let Some(slot) = self.station.slots.take(is_suspect) else {
+            let Some(slot) = self.station.slots.take() else {
                 self.station.intake.unpop(waiting);
                 return;
             };
             let (station, ended) = (Arc::clone(&self.station), self.ended.clone());
             tokio::spawn(async move {
-                let Waiting { task, controls, .. } = waiting;
+                let Waiting { task, controls, pass, .. } = waiting;
                 let started = Instant::now();
-                let ending = run(&station, &task, &controls, slot).await;
+                let ending = run(&station, &task, &controls, slot.with(pass)).await;
                 // The syncer lives longer than every run.
                 let _ = ended.send(Ended { task, ending, took: Some(started.elapsed()) });
             });

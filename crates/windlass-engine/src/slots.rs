@@ -8,6 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::suspects::Pass;
+
 /// How far back finished runs count as slots that will soon be free.
 const RECENT: Duration = Duration::from_millis(100);
 /// Most tasks fetched ahead, whatever the number of slots.
@@ -25,9 +27,6 @@ struct Inner {
 #[derive(Default)]
 struct State {
     taken: usize,
-    suspects: usize,
-    /// A suspect has ended since this was last asked.
-    has_suspect_ended: bool,
     /// When runs ended lately, in order.
     ended: VecDeque<Instant>,
 }
@@ -35,7 +34,7 @@ struct State {
 /// A taken slot, free again when dropped.
 pub(crate) struct Slot {
     slots: Slots,
-    is_suspect: bool,
+    pass: Option<Pass>,
 }
 
 impl Slots {
@@ -44,14 +43,13 @@ impl Slots {
     }
 
     /// Takes a slot, if one is free.
-    pub(crate) fn take(&self, is_suspect: bool) -> Option<Slot> {
+    pub(crate) fn take(&self) -> Option<Slot> {
         let mut state = self.0.state.lock();
         if state.taken >= self.0.total {
             return None;
         }
         state.taken += 1;
-        state.suspects += usize::from(is_suspect);
-        Some(Slot { slots: self.clone(), is_suspect })
+        Some(Slot { slots: self.clone(), pass: None })
     }
 
     /// How many more tasks may be claimed when so many are here already and not started: the free
@@ -62,16 +60,6 @@ impl Slots {
         let wanted = self.0.total - state.taken + state.ended.len();
         let most = (self.0.total * 4).min(AHEAD_MAX.max(self.0.total));
         wanted.min(most).saturating_sub(waiting)
-    }
-
-    /// How many more suspects may be claimed: one at a time.
-    pub(crate) fn room_for_suspects(&self) -> usize {
-        1_usize.saturating_sub(self.0.state.lock().suspects)
-    }
-
-    /// True once after a suspect has ended: another that was left in the store may be claimed.
-    pub(crate) fn take_suspect_ended(&self) -> bool {
-        std::mem::take(&mut self.0.state.lock().has_suspect_ended)
     }
 
     pub(crate) fn total(&self) -> usize {
@@ -85,6 +73,15 @@ impl Slots {
     /// Ends when a slot has become free.
     pub(crate) async fn freed(&self) {
         self.0.freed.notified().await;
+    }
+}
+
+impl Slot {
+    /// The run in this slot is that of a suspect: the pass is free when the slot is.
+    pub(crate) fn with(self, pass: Option<Pass>) -> Self {
+        let mut slot = self;
+        slot.pass = pass;
+        slot
     }
 }
 
@@ -106,8 +103,6 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.slots.0.state.lock();
         state.taken -= 1;
-        state.suspects -= usize::from(self.is_suspect);
-        state.has_suspect_ended |= self.is_suspect;
         let now = Instant::now();
         state.ended.push_back(now);
         state.forget_before(now.checked_sub(RECENT));
@@ -124,8 +119,8 @@ mod tests {
     async fn room_is_the_free_slots_and_what_ended_lately() {
         let slots = Slots::new(2);
         assert_eq!(slots.room(0), 2);
-        let taken = (slots.take(false), slots.take(false));
-        assert!(taken.0.is_some() && taken.1.is_some() && slots.take(false).is_none());
+        let taken = (slots.take(), slots.take());
+        assert!(taken.0.is_some() && taken.1.is_some() && slots.take().is_none());
         assert_eq!(slots.room(0), 0);
         drop(taken.0);
         assert_eq!(slots.room(0), 2, "one is free, and one ended lately");
@@ -138,18 +133,8 @@ mod tests {
     async fn what_is_fetched_ahead_is_bounded() {
         let slots = Slots::new(2);
         for _ in 0..10_000 {
-            drop(slots.take(false));
+            drop(slots.take());
         }
         assert_eq!(slots.room(0), 8);
-    }
-
-    #[tokio::test]
-    async fn one_suspect_at_a_time() {
-        let slots = Slots::new(4);
-        assert_eq!(slots.room_for_suspects(), 1);
-        let suspect = slots.take(true);
-        assert_eq!(slots.room_for_suspects(), 0);
-        drop(suspect);
-        assert_eq!(slots.room_for_suspects(), 1);
     }
 }

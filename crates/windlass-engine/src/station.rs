@@ -9,17 +9,18 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::dice::Dice;
-use windlass_core::store::{ClaimParams, RunOrder, WakeMark};
-use windlass_core::{Clock, Store, Timestamp, WorkerId};
+use windlass_core::store::{Claim, ClaimParams, RunOrder, WakeMark};
+use windlass_core::{Claimed, Clock, Store, Timestamp, WorkerId};
 
 use crate::client::Client;
 use crate::contact::Contact;
 use crate::handler::Registry;
 use crate::identity::Identity;
-use crate::intake::Intake;
+use crate::intake::{Coming, Intake, Waiting};
 use crate::leases::Leases;
 use crate::quotas::{Queues, share};
 use crate::slots::Slots;
+use crate::suspects::{Pass, Suspects};
 
 /// How long beats name everything that is held, after a claim that had no answer.
 const DOUBT: Duration = Duration::from_secs(20);
@@ -56,6 +57,7 @@ pub(crate) struct Station {
     pub(crate) identity: Identity,
     pub(crate) leases: Leases,
     pub(crate) slots: Slots,
+    pub(crate) suspects: Suspects,
     pub(crate) intake: Intake,
     pub(crate) contact: Contact,
     pub(crate) order: watch::Sender<RunOrder>,
@@ -78,6 +80,14 @@ pub(crate) struct Beaten {
     pub(crate) mark: WakeMark,
 }
 
+/// A claim on its way: what it may bring is counted as here until it is answered.
+pub(crate) struct Asked<'a> {
+    worker: WorkerId,
+    sent: Instant,
+    coming: Coming<'a>,
+    pass: Option<Pass>,
+}
+
 struct Doubt {
     until: Option<Instant>,
     next: Instant,
@@ -92,6 +102,7 @@ impl Station {
             identity: Identity::new(Arc::clone(&settings.wall)),
             leases: Leases::default(),
             slots: Slots::new(settings.concurrency),
+            suspects: Suspects::default(),
             intake: Intake::default(),
             contact: Contact::new(Arc::clone(&settings.wall), worker.heartbeat),
             order: watch::Sender::new(RunOrder::Run),
@@ -107,7 +118,7 @@ impl Station {
     }
 
     /// The claim that the free slots call for; nothing when there is no room, or no right to claim.
-    pub(crate) fn next_claim(&self) -> Option<ClaimParams> {
+    pub(crate) fn next_claim(&self) -> Option<(ClaimParams, Asked<'_>)> {
         if self.stopping.is_cancelled() || *self.order.borrow() != RunOrder::Run {
             return None;
         }
@@ -117,29 +128,35 @@ impl Station {
             return None;
         }
         let quotas = share(&self.settings.queues, limit, &mut self.dice.lock());
-        let suspects_at_most = self.slots.room_for_suspects();
-        Some(ClaimParams { worker, quotas, limit, suspects_at_most })
+        let (coming, pass) = (self.intake.expect(limit), self.suspects.pass());
+        let asked = Asked { worker: worker.clone(), sent: Instant::now(), coming, pass };
+        let suspects_at_most = usize::from(asked.pass.is_some());
+        Some((ClaimParams { worker, quotas, limit, suspects_at_most }, asked))
     }
 
-    /// Takes what a claim, sent at this moment, has brought.
-    pub(crate) fn receive(
-        &self,
-        sent: Instant,
-        worker: &WorkerId,
-        tasks: Vec<windlass_core::Claimed>,
-    ) {
+    /// Takes what a claim has brought.
+    pub(crate) fn receive(&self, asked: Asked<'_>, claim: Claim) {
+        let Asked { worker, sent, coming, mut pass } = asked;
+        let had_pass = pass.is_some();
         // A late answer may bring what a beat has given back meanwhile, or another worker runs.
         let is_late = sent.elapsed() >= self.unknown_after();
-        let is_ours = !is_late && self.identity.fit_id().as_ref() == Some(worker);
-        let with_controls = |task: windlass_core::Claimed| {
-            let controls = self.leases.add(&task, worker);
+        let is_ours = !is_late && self.identity.fit_id().as_ref() == Some(&worker);
+        let (since, got) = (Instant::now(), claim.tasks.len());
+        let arrive = |task: Claimed| {
+            let controls = self.leases.add(&task, &worker);
             if !is_ours {
                 controls.cancel.cancel();
                 controls.stop.cancel();
             }
-            (task, controls)
+            let pass = if task.is_suspect() { pass.take() } else { None };
+            Waiting { task, controls, since, pass }
         };
-        self.intake.push(tasks.into_iter().map(with_controls));
+        self.intake.note(coming.count(), got, claim.mark);
+        // It may have left a suspect behind, and whoever had the pass cannot tell that any more.
+        if !had_pass && self.suspects.is_free() {
+            self.intake.refresh();
+        }
+        self.intake.push(claim.tasks.into_iter().map(arrive));
     }
 
     /// A claim had no answer: it may have brought tasks that we do not know of.
@@ -175,5 +192,45 @@ impl Station {
     pub(crate) fn heard_time(&self, store_now: Timestamp) {
         let lead = store_now.as_millis() - self.settings.wall.now().as_millis();
         self.clock_lead_ms.store(lead, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::SystemClock;
+    use windlass_core::store::PrioritySet;
+
+    use super::*;
+
+    fn station() -> Arc<Station> {
+        let queue = windlass_core::QueueName::new("default").unwrap();
+        let priorities = PrioritySet::ALL;
+        let settings = Settings {
+            queues: Queues { weighted: vec![(queue, 1)], is_strict: false, priorities },
+            concurrency: 4,
+            name: String::new(),
+            unknown: Unknown::Fails,
+            wall: Arc::new(SystemClock),
+            has_own_thread: false,
+        };
+        let client = Client::new(windlass_testkit::fleet::memory());
+        let station = Station::new(client, settings, Registry::default());
+        let sent = station.identity.sending();
+        station.identity.renewed(sent, Duration::from_secs(15));
+        station
+    }
+
+    #[tokio::test]
+    async fn while_a_suspect_may_be_on_its_way_no_other_is_claimed() {
+        let station = station();
+        let (first, asked) = station.next_claim().unwrap();
+        assert_eq!(first.suspects_at_most, 1);
+        // A run that has just ended makes room for one more.
+        drop(station.slots.take());
+        let (second, _) = station.next_claim().unwrap();
+        assert_eq!(second.suspects_at_most, 0);
+        drop(asked);
+        let (third, _) = station.next_claim().unwrap();
+        assert_eq!(third.suspects_at_most, 1);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use windlass_core::limits::clip;
 use windlass_core::state::finish;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal};
 use windlass_core::{Claimed, Ending, Error, State, Transition};
@@ -22,6 +22,15 @@ pub(crate) struct Ended {
     pub(crate) took: Option<Duration>,
 }
 
+/// A run that has ended, and what that makes of its task.
+pub(crate) struct Judged {
+    task: Claimed,
+    took: Option<Duration>,
+    transition: Transition,
+    /// Told as a failure if the store does not take it.
+    may_fail: bool,
+}
+
 /// Starts the role; it ends when everyone who could send an ending is gone and all are reported.
 pub(crate) fn start(
     station: Arc<Station>,
@@ -30,53 +39,52 @@ pub(crate) fn start(
     tokio::spawn(async move {
         let mut batch = Vec::new();
         while ended.recv_many(&mut batch, BATCH_MAX).await > 0 {
-            let transitions = batch.drain(..).map(|ended| judge(&station, ended)).collect();
-            report(&station, transitions).await;
+            let judged = batch.drain(..).map(|ended| judge(&station, ended)).collect();
+            report(&station, judged).await;
         }
     })
 }
 
-pub(crate) fn judge(station: &Station, ended: Ended) -> Transition {
+pub(crate) fn judge(station: &Station, ended: Ended) -> Judged {
+    let Ended { task, ending, took } = ended;
     let backoff = &station.client.config().task.retry;
-    let transition = finish(&ended.task, ended.ending, backoff, &mut station.dice.lock());
-    match ended.took {
+    // What has not run, or was given up, must not fail for it.
+    let may_fail = took.is_some() && ending != Ending::Released;
+    let transition = finish(&task, ending, backoff, &mut station.dice.lock());
+    let transition = match took {
         Some(took) => transition.took(took),
         None => transition,
-    }
+    };
+    Judged { task, took, transition, may_fail }
 }
 
 /// Reports until the store has answered; while it is away, endings wait here.
-pub(crate) async fn report(station: &Station, transitions: Vec<Transition>) {
+pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
     let mut has_failed = false;
     loop {
-        let then_claim = station.next_claim();
-        let claiming = then_claim.as_ref().map(|claim| (claim.worker.clone(), claim.limit));
-        let _coming = claiming.as_ref().map(|(_, asked)| station.intake.expect(*asked));
+        let (then_claim, asked) = station.next_claim().unzip();
         let params = ApplyParams {
             worker: station.identity.id(),
-            transitions: transitions.clone(),
+            transitions: judged.iter().map(|judged| judged.transition.clone()).collect(),
             then_claim,
         };
-        let sent = Instant::now();
         match station.store.apply(params).await {
             Ok(reply) => {
                 station.contact.answered();
-                settle(station, &transitions, &reply, has_failed);
-                if let (Some((worker, asked)), Some(Ok(claim))) = (claiming, reply.claim) {
-                    let got = claim.tasks.len();
-                    station.receive(sent, &worker, claim.tasks);
-                    station.intake.note(asked, got, claim.mark);
+                settle(station, &judged, &reply, has_failed);
+                if let (Some(asked), Some(Ok(claim))) = (asked, reply.claim) {
+                    station.receive(asked, claim);
                 }
                 return;
             }
             Err(error) if error.is_unavailable() && is_hopeless(station) => {
-                let count = transitions.len();
+                let count = judged.len();
                 tracing::error!(
                     count,
                     error = error.chain(),
                     "endings are let go: no lease is left"
                 );
-                transitions.iter().for_each(|transition| station.leases.remove(&transition.lease));
+                judged.iter().for_each(|judged| station.leases.remove(&judged.transition.lease));
                 return;
             }
             Err(error) if error.is_unavailable() => {
@@ -86,7 +94,7 @@ pub(crate) async fn report(station: &Station, transitions: Vec<Transition>) {
                 let pause = 0.1 + 0.4 * station.dice.lock().unit();
                 tokio::time::sleep(Duration::from_secs_f64(pause)).await;
             }
-            Err(error) => return give_up(station, transitions, &error).await,
+            Err(error) => return take_apart(station, judged, &error).await,
         }
     }
 }
@@ -98,8 +106,8 @@ fn is_hopeless(station: &Station) -> bool {
 }
 
 /// Lets go of the leases that were answered.
-fn settle(station: &Station, transitions: &[Transition], reply: &ApplyReply, is_repeat: bool) {
-    for (transition, applied) in transitions.iter().zip(&reply.outcomes) {
+fn settle(station: &Station, judged: &[Judged], reply: &ApplyReply, is_repeat: bool) {
+    for (Judged { transition, .. }, applied) in judged.iter().zip(&reply.outcomes) {
         station.leases.remove(&transition.lease);
         let task = &transition.lease.task;
         match applied {
@@ -113,14 +121,27 @@ fn settle(station: &Station, transitions: &[Transition], reply: &ApplyReply, is_
 }
 
 /// A batch that the store will not take, ever: each alone, so that one bad ending hurts only itself.
-async fn give_up(station: &Station, transitions: Vec<Transition>, error: &Error) {
-    if let [transition] = &transitions[..] {
-        let task = &transition.lease.task;
-        tracing::error!(%task, error = error.chain(), "the end of a run cannot be stored");
+async fn take_apart(station: &Station, judged: Vec<Judged>, error: &Error) {
+    let is_alone = judged.len() == 1;
+    for judged in judged {
+        let next = if is_alone { fail_instead(station, judged, error) } else { Some(judged) };
+        if let Some(next) = next {
+            Box::pin(report(station, vec![next])).await;
+        }
+    }
+}
+
+/// An ending that the store will not take becomes a failure, which it may take: left alone, the task
+/// would come back and run again for ever. Nothing when that was tried, or must not be.
+fn fail_instead(station: &Station, judged: Judged, error: &Error) -> Option<Judged> {
+    let Judged { task, took, transition, may_fail } = judged;
+    tracing::error!(task = %task.id, error = error.chain(), "the end of a run cannot be stored");
+    if !may_fail || error.is_lease_lost() {
         station.leases.remove(&transition.lease);
-        return;
+        return None;
     }
-    for transition in transitions {
-        Box::pin(report(station, vec![transition])).await;
-    }
+    let text = format!("the end of the run cannot be stored: {}", error.chain());
+    let error = clip(&text, station.client.config().limits.error_bytes_max).to_owned();
+    let failed = Ended { task, ending: Ending::Failed { error, retry_after: None }, took };
+    Some(Judged { may_fail: false, ..judge(station, failed) })
 }

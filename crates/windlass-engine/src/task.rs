@@ -74,13 +74,18 @@ impl Options {
         Self::default()
     }
 
+    /// The queue that a task with these options goes to.
+    pub(crate) fn queue_name(&self) -> &str {
+        self.queue.as_deref().unwrap_or(DEFAULT_QUEUE)
+    }
+
     /// Makes the task that a store takes; the id is still to be reserved.
     pub(crate) fn into_task(self, kind: &str, payload: Bytes, config: &Config) -> Result<NewTask> {
         let defaults = &config.task;
         let task = NewTask {
             id: TaskId::new("not reserved yet"),
             kind: Kind::new(kind)?,
-            queue: QueueName::new(self.queue.as_deref().unwrap_or(DEFAULT_QUEUE))?,
+            queue: QueueName::new(self.queue_name())?,
             priority: self.priority.unwrap_or_default(),
             payload,
             when: self.when,

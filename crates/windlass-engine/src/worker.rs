@@ -12,7 +12,7 @@ use windlass_core::{Claimed, Clock, Ending, Error, Priority, QueueName, Result, 
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Outcome;
-use crate::handler::{Handler, Registry};
+use crate::handler::{Handler, RawTask, Registry};
 use crate::healthchecker::Health;
 use crate::heartbeater::Heartbeater;
 use crate::inline::Inline;
@@ -97,6 +97,18 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// Adds a handler for tasks of all kinds that no other handler knows; without one, such tasks go
+    /// the way that [`WorkerBuilder::unknown`] says.
+    pub fn handle_any<F, R, O>(mut self, handler: F) -> Self
+    where
+        F: Fn(RawTask, Context<S>) -> R + Send + Sync + 'static,
+        R: Future<Output = Outcome<O>> + Send + 'static,
+        O: serde::Serialize,
+    {
+        self.registry.add_default(handler, Arc::clone(&self.state));
+        self
+    }
+
     /// Calls this before every run: for logging, metrics and the like. It must not block. It gets
     /// what the worker knows of the task, whatever its kind; every run already has a `tracing` span
     /// `task` with its id, kind, queue and attempt.
@@ -143,7 +155,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
-    /// What becomes of tasks whose kind no handler knows.
+    /// What becomes of tasks whose kind no handler knows, not even one for any kind.
     pub fn unknown(mut self, unknown: Unknown) -> Self {
         self.unknown = unknown;
         self
@@ -183,6 +195,9 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// Works in the background; comes back when the worker is registered and claims.
     pub async fn start(self) -> Result<Worker> {
         let (client, settings, registry) = self.into_parts()?;
+        for (kind, queue) in registry.unserved(&settings.queues.weighted) {
+            tracing::warn!(kind, queue, "tasks of this kind go to a queue that is not served here");
+        }
         let station = Station::new(client, settings, registry);
         let heartbeater = Heartbeater::start(Arc::clone(&station)).await?;
         let mut fit = station.identity.watch();

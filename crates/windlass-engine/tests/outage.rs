@@ -199,3 +199,34 @@ async fn an_ending_that_the_store_refuses_hurts_no_other() {
     assert_eq!(runs.load(Ordering::SeqCst), 10, "none had to run again");
     worker.stop().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_task_waits_for_the_store_too() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let task = seat.client.enqueue(Do(7)).await.unwrap();
+    let waiting = tokio::spawn(async move { task.wait().await });
+    tokio::time::sleep(SECOND).await;
+    seat.faults.go_away();
+    let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    let worker = fleet.worker().handle(handle).start().await.unwrap();
+    tokio::time::sleep(SECOND * 60).await;
+    let calls = seat.faults.calls_in_all();
+    assert!((100..700).contains(&calls), "it pauses between its tries: {calls}");
+    assert!(!waiting.is_finished());
+    // The wait is answered, and what it is answered with cannot be read at first.
+    seat.faults.fail(Method::Get, 3, ErrorKind::Unavailable);
+    seat.faults.come_back();
+    assert_eq!(waiting.await.unwrap().unwrap(), 7);
+    assert!(!seat.faults.is_planned(Method::Get));
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_task_hears_of_an_error_that_will_not_pass() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let task = seat.client.enqueue(Do(7)).await.unwrap();
+    seat.faults.fail(Method::Wait, 1, ErrorKind::Corrupt);
+    assert_eq!(task.wait().await.unwrap_err().kind(), ErrorKind::Corrupt);
+}

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use windlass_core::retry::Backoff;
 use windlass_core::{ErrorKind, State};
 use windlass_engine::{
-    Configure, Context, Failure, Options, Outcome, Unknown, cancelled, discard, retry_after, snooze,
+    Configure, Context, Failure, Options, Outcome, RawTask, Unknown, cancelled, discard,
+    retry_after, snooze,
 };
 use windlass_testkit::Method;
 use windlass_testkit::fleet::{Do, Fleet, check_ended};
@@ -223,6 +224,44 @@ async fn an_unknown_kind_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unknown_kind_goes_to_the_handler_of_any_kind() {
+    for unknown in [Unknown::Fails, Unknown::GivenBack] {
+        let fleet = Fleet::new();
+        let any = |task: RawTask, cx: Context<&'static str>| async move {
+            let payload = String::from_utf8(task.payload.to_vec())?;
+            Ok(format!("{} {payload} {}", task.kind, cx.state()))
+        };
+        let large = |_: Large, _: Context<&'static str>| async { Ok("known".into()) };
+        let worker = fleet.worker().unknown(unknown).state("shared").handle_any(any).handle(large);
+        let worker = worker.start().await.unwrap();
+        let payload = Bytes::from_static(br#"{"a":1}"#);
+        let (raw, _) = fleet.client.enqueue_raw("other", payload, Options::new()).await.unwrap();
+        let known = fleet.client.enqueue(Large(1)).await.unwrap();
+        let record = fleet.ended(&raw).await;
+        check_ended(&record, State::Completed, 1, 0);
+        assert_eq!(record.result.as_deref(), Some(&br#""other {\"a\":1} shared""#[..]));
+        assert_eq!(known.wait().await.unwrap(), "known", "a handler of the kind goes first");
+        worker.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_handler_of_any_kind_fails_and_panics_as_others_do() {
+    let fleet = Fleet::new();
+    let any = |task: RawTask, _: Context<()>| async move {
+        assert!(task.kind.as_str() != "bad", "no {}", task.kind);
+        Err::<(), _>(discard("not this"))
+    };
+    let worker = fleet.worker().handle_any(any).start().await.unwrap();
+    for (kind, text) in [("bad", "panicked: no bad"), ("worse", "not this")] {
+        let options = Options::new().max_retries(0);
+        let (id, _) = fleet.client.enqueue_raw(kind, Bytes::new(), options).await.unwrap();
+        assert_eq!(fleet.ended(&id).await.history.last_error(), Some(text));
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unknown_kind_is_given_back_to_those_who_know_it() {
     let fleet = Fleet::new();
     let ignorant = fleet.worker().unknown(Unknown::GivenBack).start().await.unwrap();
@@ -292,5 +331,59 @@ async fn progress_that_a_failed_heartbeat_carried_is_told_with_the_next() {
     tokio::time::sleep(SECOND * 6).await;
     assert!(!seat.faults.is_planned(Method::Beat));
     assert_eq!(fleet.record(task.id()).await.progress.unwrap().note, "half way");
+    worker.stop().await.unwrap();
+}
+
+/// A store that does not take the end of a run, so many times; answers the task once that is over.
+async fn refuse_ends(times: usize, kind: ErrorKind) -> windlass_core::TaskRecord {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    let worker = seat.worker().handle(handle).start().await.unwrap();
+    seat.faults.fail(Method::Apply, times, kind);
+    let task = fleet.submit_with(1, Options::new().max_retries(0)).await;
+    let record = fleet.ended(task.id()).await;
+    worker.stop().await.unwrap();
+    record
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_the_store_will_never_take_is_a_failure_with_the_stores_text() {
+    for kind in [ErrorKind::Invalid, ErrorKind::Corrupt, ErrorKind::Unsupported] {
+        let record = refuse_ends(1, kind).await;
+        check_ended(&record, State::DeadLetter, 1, 0);
+        let error = record.history.last_error().unwrap();
+        assert_eq!(error, "the end of the run cannot be stored: Apply: as planned");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_the_store_will_never_take_either_is_let_go() {
+    // The lease is not kept: the task goes back, runs again, and is then taken.
+    check_ended(&refuse_ends(2, ErrorKind::Invalid).await, State::Completed, 1, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_the_store_takes_later_is_no_failure() {
+    check_ended(&refuse_ends(3, ErrorKind::Unavailable).await, State::Completed, 1, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_end_that_the_store_will_never_take_hurts_no_other() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    let worker = seat.worker().handle(handle).concurrency(4).start().await.unwrap();
+    // One report under way holds three ends up; their batch is refused, then the first of them.
+    seat.faults.hold(Method::Apply);
+    fleet.submit(9).await;
+    tokio::time::sleep(SECOND).await;
+    let ids = fleet.submit_all(3).await;
+    tokio::time::sleep(SECOND).await;
+    seat.faults.pass_one(Method::Apply);
+    seat.faults.fail(Method::Apply, 2, ErrorKind::Invalid);
+    seat.faults.release(Method::Apply);
+    let attempts = fleet.all_ended(&ids).await.iter().map(|r| r.attempts).sum::<u32>();
+    assert_eq!(attempts, 4, "one of the three has run twice");
     worker.stop().await.unwrap();
 }

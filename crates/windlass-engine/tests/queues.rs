@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
+use windlass_core::history::Happening;
 use windlass_core::store::{Order, RunOrder};
-use windlass_core::{Priority, QueueName, State};
+use windlass_core::{ErrorKind, Priority, QueueName, State};
 use windlass_engine::{Configure, Context, Options, WorkerBuilder};
+use windlass_testkit::Method;
 use windlass_testkit::fleet::{Do, Fleet, check_ended};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -272,4 +274,65 @@ async fn suspects_run_one_at_a_time_and_beside_innocent_tasks() {
     }
     assert_eq!(most.load(Ordering::SeqCst), 1);
     worker.stop().await.unwrap();
+}
+
+/// Two claims are on their way together while two suspects are pending: the first has no answer yet,
+/// the second goes with the report of an innocent task. Then the first is answered, or fails.
+async fn check_claims_together(does_fail: bool) {
+    let fleet = Fleet::new();
+    make_suspects(&fleet, 2).await;
+    let ids: Vec<_> = fleet.all().await.into_iter().map(|record| record.id).collect();
+    let seat = fleet.seat();
+    let gate = Arc::new(Semaphore::new(0));
+    let handle = {
+        let gate = Arc::clone(&gate);
+        move |task: Do, cx: Context<()>| {
+            let gate = Arc::clone(&gate);
+            async move {
+                if cx.crashes() == 0 {
+                    gate.acquire().await.unwrap().forget();
+                }
+                Ok(task.0)
+            }
+        }
+    };
+    order_queue(&fleet, RunOrder::Pause).await;
+    let innocent = fleet.submit_with(9, in_queue("second")).await;
+    let worker = seat.worker().queue("default", 1).queue("second", 1).handle(handle);
+    let worker = worker.concurrency(4).start().await.unwrap();
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(fleet.record(innocent.id()).await.state, State::Running);
+    if does_fail {
+        seat.faults.hold(Method::Claim);
+        seat.faults.fail(Method::Claim, 1, ErrorKind::Unavailable);
+    } else {
+        seat.faults.hold_replies(Method::Claim);
+    }
+    order_queue(&fleet, RunOrder::Run).await;
+    seat.faults.called(Method::Claim).await;
+    gate.add_permits(1);
+    tokio::time::sleep(SECOND).await;
+    assert!(fleet.record(innocent.id()).await.state.is_terminal());
+    let brought = u64::from(!does_fail);
+    assert_eq!(fleet.count(State::Running).await, brought, "the second claim brings none");
+    seat.faults.release(Method::Claim);
+    let released = tokio::time::Instant::now();
+    let records = fleet.all_ended(&ids).await;
+    assert!(released.elapsed() < SECOND, "left behind for {:?}", released.elapsed());
+    for record in records {
+        check_ended(&record, State::Completed, 1, 2);
+        let was_put_off = record.history.entries().iter().any(|e| e.what == Happening::PutOff);
+        assert!(!was_put_off, "{:?}", record.history);
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_on_their_way_together_bring_one_suspect_in_all() {
+    check_claims_together(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspect_left_behind_for_a_claim_that_failed_is_fetched_soon() {
+    check_claims_together(true).await;
 }

@@ -39,6 +39,24 @@ impl Task for Do {
     type Output = u64;
 }
 
+/// What the handlers of a worker process do that nobody should do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each says what it does")]
+pub enum Animal {
+    Aborts,
+    Exits,
+    Overflows,
+    BlocksForEver,
+    IgnoresCancel { for_ms: u64 },
+    Leaks,
+    Returns { bytes: usize },
+}
+
+impl Task for Animal {
+    const KIND: &'static str = "animal";
+    type Output = String;
+}
+
 /// One store in memory, and a clean way to it for looking on.
 pub struct Fleet {
     /// The clock of the store and of all workers.

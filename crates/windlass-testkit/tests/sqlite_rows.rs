@@ -1,8 +1,6 @@
 //! Rows of an SQLite file that cannot be read at all: sweeps and batches leave them alone, count them,
 //! and go on with their neighbours.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,88 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+mod processes;
+
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-use windlass_core::config::Config;
-use windlass_core::store::{GetParams, Parts, WorkerRecord};
-use windlass_core::{State, Store, TaskId, TaskRecord, WorkerId};
-use windlass_engine::{Client, Configure};
-use windlass_testkit::fleet::{Do, ENDLESS, SHORT_LEASE};
+use processes::{Process, Scene};
+use windlass_core::{State, TaskRecord};
+use windlass_engine::Configure;
+use windlass_testkit::fleet::{Do, ENDLESS};
 
 const KILLS: u32 = 7;
 const TERMINATIONS: u32 = 100;
-/// How long after the last submit everything must be done: lease, sweep, and a slow machine.
-const DRAIN_MAX: Duration = Duration::from_secs(25);
-
-/// A worker process; killed when dropped, so that a failing test leaves none behind.
-struct Process {
-    child: Child,
-    /// Kept open here, since waiting for the child would close it, and the child would be gone.
-    _input: ChildStdin,
-}
-
-impl Process {
-    /// Starts one and waits until it runs a task.
-    fn start(url: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_worker-child"))
-            .arg(url)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let input = child.stdin.take().unwrap();
-        let mut process = Self { child, _input: input };
-        match lines.next() {
-            Some(line) => assert_eq!(line.unwrap(), "ready"),
-            None => panic!("it ended early: {:?}", process.child.wait()),
-        }
-        process
-    }
-
-    fn signal(&self, signal: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-    }
-
-    fn terminate(&self) {
-        self.signal("-TERM");
-    }
-
-    fn ended(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // SIGKILL; an error means that it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A file of its own, and a client of it.
-struct Scene {
-    _folder: TempDir,
-    url: String,
-    store: Arc<dyn Store>,
-    client: Client,
-}
 
 impl Scene {
-    async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", folder.path().join("tasks.db").display());
-        let store = windlass_stores::open(&url).await.unwrap();
-        let client = Client::with_config(store.clone(), Config::parse(SHORT_LEASE).unwrap());
-        Self { _folder: folder, url, store, client }
-    }
-
     /// Submits tasks while this goes on, then waits until all are done; answers their records. A
     /// last worker works until then.
     async fn load(&self, act: impl FnOnce(&str) + Send + 'static) -> Vec<TaskRecord> {
@@ -104,26 +35,6 @@ impl Scene {
         last.terminate();
         assert!(last.ended().success());
         records
-    }
-
-    /// Workers of a process that are neither lost nor gone.
-    async fn alive(&self, process: &Process) -> Vec<WorkerId> {
-        let workers = self.store.workers().await.unwrap();
-        let is_it = |worker: &WorkerRecord| worker.card.pid == process.child.id();
-        workers.into_iter().filter(|w| !w.is_gone && is_it(w)).map(|w| w.id).collect()
-    }
-
-    async fn drained(&self, ids: Vec<TaskId>) -> Vec<TaskRecord> {
-        let submitted = Instant::now();
-        let params = GetParams { ids, parts: Parts::NONE };
-        loop {
-            let records = self.store.get(params.clone()).await.unwrap();
-            let is_done = records.iter().flatten().all(|record| record.state.is_terminal());
-            if is_done || submitted.elapsed() > DRAIN_MAX {
-                return records.into_iter().map(|r| r.expect("an acknowledged task")).collect();
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
     }
 }
 
@@ -193,12 +104,11 @@ async fn a_second_signal_ends_a_worker_at_once() {
 async fn a_worker_paused_past_its_lease_comes_back_under_a_new_id_and_takes_nothing_away() {
     let scene = Scene::new().await;
     let task = scene.client.enqueue(Do(ENDLESS)).await.unwrap();
-    let paused = Process::start(&scene.url);
+    let paused = scene.start().await;
     let before = scene.alive(&paused).await;
     paused.signal("-STOP");
     // It is ready when the task was taken from the other and runs here.
-    let url = scene.url.clone();
-    let other = tokio::task::spawn_blocking(move || Process::start(&url)).await.unwrap();
+    let other = scene.start().await;
     let taken_over = task.record().await.unwrap();
     assert_eq!((taken_over.attempts, taken_over.crashes), (1, 1));
     assert_eq!(taken_over.worker.as_ref(), scene.alive(&other).await.first());

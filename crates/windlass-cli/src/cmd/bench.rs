@@ -167,6 +167,20 @@ enum Places {
     Given(Vec<String>),
 }
 
+impl Drop for Places {
+    /// Tries more than once: an interrupted open may make a file while its folder goes.
+    fn drop(&mut self) {
+        if let Self::Private { folder, .. } = self {
+            for _ in 0..20 {
+                if std::fs::remove_dir_all(folder.path()).is_ok() || !folder.path().exists() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
 impl Places {
     fn find(args: &Args) -> Result<Self> {
         if !args.stores.is_empty() {

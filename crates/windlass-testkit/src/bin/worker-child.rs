@@ -6,16 +6,18 @@
 #![expect(clippy::print_stdout, reason = "the lines are its answers")]
 #![expect(clippy::unwrap_used, reason = "a test's process says what it expected by panicking")]
 
+use std::hint::black_box;
 use std::sync::Once;
 use std::time::Duration;
 
 use windlass_core::config::Config;
 use windlass_engine::{Client, Context, Outcome};
-use windlass_testkit::fleet::{Do, ENDLESS, SHORT_LEASE};
+use windlass_testkit::fleet::{Animal, Do, ENDLESS, SHORT_LEASE};
 
 static READY: Once = Once::new();
 
-#[tokio::main]
+// Two threads on any machine: one of the animals blocks one of them.
+#[tokio::main(worker_threads = 2)]
 async fn main() {
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -24,7 +26,7 @@ async fn main() {
     let url = std::env::args().nth(1).unwrap();
     let store = windlass_stores::open(&url).await.unwrap();
     let client = Client::with_config(store, Config::parse(SHORT_LEASE).unwrap());
-    if client.worker().handle(work).concurrency(20).run().await.is_err() {
+    if client.worker().handle(work).handle(keep).concurrency(20).run().await.is_err() {
         std::process::exit(2);
     }
 }
@@ -37,4 +39,33 @@ async fn work(task: Do, _cx: Context<()>) -> Outcome<u64> {
     }
     tokio::time::sleep(Duration::from_millis(20 + task.0 % 10 * 20)).await;
     Ok(task.0)
+}
+
+/// Handlers as nobody should write them.
+async fn keep(animal: Animal, _cx: Context<()>) -> Outcome<String> {
+    READY.call_once(|| println!("ready"));
+    match animal {
+        Animal::Aborts => std::process::abort(),
+        Animal::Exits => std::process::exit(0),
+        Animal::Overflows => println!("{}", descend(0)),
+        Animal::BlocksForEver => loop {
+            std::thread::sleep(Duration::from_secs(1));
+        },
+        Animal::IgnoresCancel { for_ms } => tokio::time::sleep(Duration::from_millis(for_ms)).await,
+        Animal::Leaks => {
+            tokio::spawn(async {
+                loop {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            });
+        }
+        Animal::Returns { bytes } => return Ok("x".repeat(bytes)),
+    }
+    Ok(String::new())
+}
+
+/// Deeper than any stack.
+fn descend(depth: u64) -> u64 {
+    let frame = black_box([depth; 64]);
+    if depth == u64::MAX { 0 } else { descend(depth + 1) + black_box(frame)[0] }
 }
