@@ -27,17 +27,14 @@ impl Changes {
         }
     }
 
+    /// True when there is a delete to tell of.
+    pub(crate) fn has_deleted(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+
     /// The document that tells of a delete, which must stay on record although the tasks do not.
     /// `number` sets it apart from others of the same moment.
-    pub(crate) fn audit(
-        &self,
-        params: &ChangeParams,
-        at: Timestamp,
-        number: i64,
-    ) -> Option<SaveDoc> {
-        if self.deleted.is_empty() {
-            return None;
-        }
+    pub(crate) fn audit(&self, params: &ChangeParams, at: Timestamp, number: i64) -> SaveDoc {
         let audit = Audit {
             by: params.by.clone(),
             action: word(params.action).into(),
@@ -45,12 +42,12 @@ impl Changes {
             tasks: self.deleted.iter().take(Audit::TASKS_MAX).map(ToString::to_string).collect(),
             at,
         };
-        Some(SaveDoc {
+        SaveDoc {
             class: AUDIT.into(),
             key: format!("{at} {number:020}"),
             expected: None,
             body: Some(serde_json::to_string(&audit).expect("an audit entry is plain JSON")),
-        })
+        }
     }
 }
 

@@ -1,16 +1,47 @@
-//! Rows of an SQLite file that cannot be read at all: sweeps and batches leave them alone, count them,
-//! and go on with their neighbours.
+//! What an SQLite file is spared, and what it forgives: nothing is written when there is nothing to do,
+//! and rows that cannot be read are left alone, counted, and hold up nobody.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use windlass_core::store::{Bid, Duty, GetParams, Leadership, Parts, Reservation};
+use windlass_core::store::{
+    Beat, Bid, ClaimParams, Duty, GetParams, Leadership, Parts, Quota, Reservation, WorkerCard,
+};
 use windlass_core::{Clock, ManualClock, State, Store, TaskId, WorkerId};
 use windlass_stores::sqlite::{SqliteOptions, SqliteStore};
 use windlass_testkit::draft::{MAIN, draft, queue};
 
 const HOUR: Duration = Duration::from_secs(3_600);
+
+#[tokio::test]
+async fn a_claim_that_finds_nothing_and_idle_sweeps_write_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tasks.db");
+    let store = SqliteStore::open(SqliteOptions::at(&path)).await.unwrap();
+    let worker = WorkerId::new("idle");
+    let (card, progress) = (WorkerCard::default(), Vec::new());
+    store
+        .beat(Beat { worker: worker.clone(), card, lease: HOUR, held: None, progress })
+        .await
+        .unwrap();
+    let bid = Bid::Seek { holder: worker.clone(), term_length: HOUR };
+    let Leadership::Leading(term) = store.lead(bid).await.unwrap() else { panic!("not leading") };
+    // Another connection sees a new version with every commit that wrote, and only then.
+    let watcher = Connection::open(&path).unwrap();
+    let version =
+        || -> i64 { watcher.pragma_query_value(None, "data_version", |row| row.get(0)).unwrap() };
+    let before = version();
+    let quotas = vec![Quota::of(queue(MAIN), 10)];
+    let claim = ClaimParams { worker, quotas, limit: 10, suspects_at_most: 1 };
+    assert_eq!(store.claim(claim).await.unwrap().tasks, []);
+    let duty = Duty { term, limit: 10 };
+    store.promote(duty).await.unwrap();
+    store.expire(duty).await.unwrap();
+    store.prune(duty).await.unwrap();
+    store.tend(duty).await.unwrap();
+    assert_eq!(version(), before);
+}
 
 #[tokio::test]
 async fn a_promote_leaves_an_unreadable_row_alone_and_moves_its_neighbours() {

@@ -42,9 +42,9 @@ impl Tx<'_> {
                 }
             }
         }
-        let number = self.next_number()?;
-        if let Some(audit) = changes.audit(params, self.now, number) {
-            self.save(&audit)?;
+        if changes.has_deleted() {
+            let number = self.next_number()?;
+            self.save(&changes.audit(params, self.now, number))?;
         }
         Ok(changes.reply)
     }

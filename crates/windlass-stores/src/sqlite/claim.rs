@@ -18,7 +18,9 @@ use super::transaction::Tx;
 /// Whoever claims, and under which epoch.
 struct Claimant {
     worker: i64,
-    epoch: i64,
+    /// Drawn when the first task is found: a claim that finds nothing must write nothing, or an idle
+    /// worker would make the disk flush.
+    epoch: Option<i64>,
 }
 
 /// A claimed row: as far as it could be read, and what is still missing.
@@ -37,7 +39,7 @@ impl Tx<'_> {
             return Ok(Vec::new());
         };
         // One epoch for the whole claim: it only has to grow from claim to claim of one task.
-        let claimant = Claimant { worker, epoch: self.next_number()? };
+        let mut claimant = Claimant { worker, epoch: None };
         let mut tasks = Vec::new();
         let mut suspects_left = params.suspects_at_most;
         for quota in &params.quotas {
@@ -49,11 +51,11 @@ impl Tx<'_> {
                 // Suspects first: few are allowed, so they hold up nobody, and a steady stream of
                 // others cannot starve them.
                 let suspects =
-                    self.take_lane(&claimant, quota, priority, true, left.min(suspects_left))?;
+                    self.take_lane(&mut claimant, quota, priority, true, left.min(suspects_left))?;
                 suspects_left -= suspects.len();
                 left -= suspects.len();
                 tasks.extend(suspects);
-                let plain = self.take_lane(&claimant, quota, priority, false, left)?;
+                let plain = self.take_lane(&mut claimant, quota, priority, false, left)?;
                 left -= plain.len();
                 tasks.extend(plain);
             }
@@ -64,7 +66,7 @@ impl Tx<'_> {
     /// Leases the first tasks of one lane, in order.
     fn take_lane(
         &mut self,
-        claimant: &Claimant,
+        claimant: &mut Claimant,
         quota: &Quota,
         priority: Priority,
         is_suspect: bool,
@@ -86,15 +88,19 @@ impl Tx<'_> {
 
     fn take_rows(
         &mut self,
-        claimant: &Claimant,
+        claimant: &mut Claimant,
         quota: &Quota,
         priority: Priority,
         is_suspect: bool,
         most: usize,
     ) -> Result<(Vec<Claimed>, bool)> {
         let now = self.now;
+        let epoch = match claimant.epoch {
+            Some(epoch) => epoch,
+            None => *claimant.epoch.insert(self.next_number()?),
+        };
         let params = (
-            claimant.epoch,
+            epoch,
             claimant.worker,
             now.as_millis(),
             quota.queue.as_str(),
@@ -102,7 +108,7 @@ impl Tx<'_> {
             is_suspect,
             i64::try_from(most).unwrap_or(i64::MAX),
         );
-        let read = |row: &SqlRow<'_>| read(row, quota, priority, claimant.epoch, now);
+        let read = |row: &SqlRow<'_>| read(row, quota, priority, epoch, now);
         let mut rows = self.all(sql::CLAIM, params, read)?;
         rows.sort_unstable_by_key(|row| row.position);
         let count = i64::try_from(rows.len()).unwrap_or(i64::MAX);
