@@ -1,5 +1,7 @@
 //! Settings and their defaults. The defaults are the embedded `default.toml`, which documents each.
 
+mod layers;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use crate::duration;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::retry::Backoff;
+
+pub use layers::{Layer, Layered, is_misspelt, layered};
 
 /// The text of the defaults, for `windlass config show` and the docs.
 pub const DEFAULT_TOML: &str = include_str!("../default.toml");
@@ -105,12 +109,7 @@ pub struct TaskConfig {
 impl Config {
     /// Reads settings from a TOML text, over the defaults.
     pub fn parse(text: &str) -> Result<Self> {
-        let bad = |cause| Error::invalid("read the settings").because(cause);
-        let mut table: toml::Table = toml::from_str(DEFAULT_TOML).map_err(bad)?;
-        overlay(&mut table, toml::from_str(text).map_err(bad)?);
-        let config: Self = table.try_into().map_err(bad)?;
-        config.validate()?;
-        Ok(config)
+        Ok(layered(vec![Layer::parse("the settings", text)?])?.config)
     }
 
     fn validate(&self) -> Result<()> {

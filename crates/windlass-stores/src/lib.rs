@@ -7,9 +7,11 @@
 mod changing;
 pub mod memory;
 mod reading;
+mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod url;
 mod wakes;
 
-pub use url::open;
+pub use schema::{Migration, SchemaStatus};
+pub use url::{Opening, open, open_as, schema_status};

@@ -120,6 +120,20 @@ pub fn schema_dump() -> Result<String> {
     migrate::dump(&connection)
 }
 
+/// How the schema of a file stands, which is neither made nor changed.
+pub(crate) async fn schema_status(options: SqliteOptions) -> Result<crate::SchemaStatus> {
+    let look = move || {
+        let applied = match &options.place {
+            Place::Memory => 0,
+            Place::File(path) => migrate::version(&connection::open_reader(path)?)?,
+        };
+        Ok(crate::SchemaStatus { applied, migrations: migrate::MIGRATIONS })
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or_else(|cause| {
+        Err(Error::new(ErrorKind::Unavailable, "read the schema's version").because(cause))
+    })
+}
+
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteStore").field("place", &self.shared.options.place).finish()

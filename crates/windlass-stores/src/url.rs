@@ -2,9 +2,27 @@
 
 use std::sync::Arc;
 
+use windlass_core::config::Config;
+use windlass_core::limits::Limits;
 use windlass_core::{Error, Result, Store, SystemClock};
 
 use crate::memory::MemoryStore;
+use crate::schema::SchemaStatus;
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// Makes what is not there yet; otherwise its absence is [`windlass_core::ErrorKind::NotFound`].
+    pub creates: bool,
+    /// Upper bounds of what it takes.
+    pub limits: Limits,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self { creates: true, limits: Config::default().limits }
+    }
+}
 
 /// Opens the store that a URL names.
 ///
@@ -15,18 +33,53 @@ use crate::memory::MemoryStore;
 /// `?durability=durable` (the default) or `?durability=fast` may follow the path of a file. Unknown
 /// schemes and parameters are errors.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
-    let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(Error::invalid(format!(
-            "store URL {url:?} has no scheme: try sqlite:windlass.db"
-        )));
-    };
-    match scheme {
-        "memory" if rest.is_empty() => Ok(Arc::new(MemoryStore::new(Arc::new(SystemClock)))),
-        "memory" => Err(Error::invalid("store URL memory: takes no path and no parameters")),
+    open_as(url, Opening::default()).await
+}
+
+/// Opens the store that a URL names, in a way of the caller's own.
+pub async fn open_as(url: &str, opening: Opening) -> Result<Arc<dyn Store>> {
+    match Place::of(url)? {
+        Place::Memory => Ok(Arc::new(MemoryStore::new(Arc::new(SystemClock)))),
         #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(Arc::new(crate::sqlite::SqliteStore::open(sqlite_options(rest)?).await?)),
-        // The rest of the URL may hold a password: it is never repeated.
-        other => Err(Error::invalid(format!("no store for URLs that begin with {other:?}"))),
+        Place::Sqlite(options) => {
+            let options = options.limits(opening.limits);
+            let options = if opening.creates { options } else { options.existing() };
+            Ok(Arc::new(crate::sqlite::SqliteStore::open(options).await?))
+        }
+    }
+}
+
+/// How the schema of a store stands, without changing it.
+pub async fn schema_status(url: &str) -> Result<SchemaStatus> {
+    match Place::of(url)? {
+        Place::Memory => Ok(SchemaStatus { applied: 0, migrations: &[] }),
+        #[cfg(feature = "sqlite")]
+        Place::Sqlite(options) => crate::sqlite::schema_status(options).await,
+    }
+}
+
+/// What a URL names.
+enum Place {
+    Memory,
+    #[cfg(feature = "sqlite")]
+    Sqlite(crate::sqlite::SqliteOptions),
+}
+
+impl Place {
+    fn of(url: &str) -> Result<Self> {
+        let Some((scheme, rest)) = url.split_once(':') else {
+            return Err(Error::invalid(format!(
+                "store URL {url:?} has no scheme: try sqlite:windlass.db"
+            )));
+        };
+        match scheme {
+            "memory" if rest.is_empty() => Ok(Self::Memory),
+            "memory" => Err(Error::invalid("store URL memory: takes no path and no parameters")),
+            #[cfg(feature = "sqlite")]
+            "sqlite" => sqlite_options(rest).map(Self::Sqlite),
+            // The rest of the URL may hold a password: it is never repeated.
+            other => Err(Error::invalid(format!("no store for URLs that begin with {other:?}"))),
+        }
     }
 }
 
@@ -90,6 +143,22 @@ mod tests {
             assert!(error.to_string().contains(word), "{url}: {error}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn who_only_reads_makes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("tasks.db").display());
+        let opening = Opening { creates: false, ..Opening::default() };
+        let error = open_as(&url, opening).await.err().unwrap();
+        assert_eq!(error.kind(), windlass_core::ErrorKind::NotFound);
+        let error = schema_status(&url).await.unwrap_err();
+        assert_eq!(error.kind(), windlass_core::ErrorKind::NotFound);
+        assert!(!folder.path().join("tasks.db").exists());
+        drop(open(&url).await.unwrap());
+        let status = schema_status(&url).await.unwrap();
+        assert_eq!((status.applied, status.migrations.len()), (1, 1));
     }
 
     #[tokio::test]

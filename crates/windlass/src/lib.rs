@@ -54,11 +54,11 @@ pub use windlass_engine::{
     Outcome, RawTask, Task, Unknown, Worker, WorkerBuilder, cancelled, discard, retry_after,
     snooze,
 };
-pub use windlass_stores::open;
 /// The driver of the embedded file, in the version whose transactions
 /// [`transaction::Within`] takes.
 #[cfg(feature = "sqlite")]
 pub use windlass_stores::sqlite::rusqlite;
+pub use windlass_stores::{Migration, Opening, SchemaStatus, open, open_as, schema_status};
 
 /// Everything that a program with tasks and handlers needs.
 pub mod prelude {

@@ -7,10 +7,14 @@ use windlass_core::{Error, ErrorKind, Reason, Result};
 use super::connection::while_busy;
 use super::error::During;
 use super::sql;
+use crate::schema::Migration;
 
 /// Every migration, in order; the schema's version is how many were applied. Never edit one that
 /// was released.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sqlite/0001_tasks.sql")];
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    name: "0001_tasks",
+    sql: include_str!("../../migrations/sqlite/0001_tasks.sql"),
+}];
 
 /// Brings the schema up to date, or says why that cannot be.
 pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
@@ -25,7 +29,7 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
     // Looked at again under the lock: another process may have been faster.
     let from = version(&transaction)?;
     for migration in &MIGRATIONS[from..] {
-        transaction.execute_batch(migration).during(name)?;
+        transaction.execute_batch(migration.sql).during(name)?;
     }
     transaction.execute(sql::SCHEMA_VERSION_SET, [MIGRATIONS.len() as i64]).during(name)?;
     transaction.commit().during(name)
@@ -57,7 +61,7 @@ pub(super) fn dump(connection: &Connection) -> Result<String> {
 
 /// How many migrations were applied; none where windlass has no tables yet. Kept in a table of our
 /// own: `user_version` belongs to the application whose file it may be.
-fn version(connection: &Connection) -> Result<usize> {
+pub(super) fn version(connection: &Connection) -> Result<usize> {
     let read = |text: &str| -> Result<i64> {
         while_busy(|| connection.query_row(text, [], |row| row.get(0)))
             .during("read the schema's version")

@@ -1,0 +1,220 @@
+//! Settings from several places, one over the other, and where each value came from.
+
+use std::collections::BTreeMap;
+
+use super::{Config, DEFAULT_TOML, overlay};
+use crate::error::{Error, Result};
+
+/// What variables of the environment that are settings begin with.
+const PREFIX: &str = "WINDLASS_";
+
+/// Settings from one place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// Where they come from, in words for people.
+    pub origin: String,
+    /// The settings themselves.
+    pub table: toml::Table,
+}
+
+/// Settings that were put together, each with its origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layered {
+    /// What holds.
+    pub config: Config,
+    /// Every setting by its dotted name, with its value and where that came from.
+    pub values: BTreeMap<String, (toml::Value, String)>,
+}
+
+impl Layer {
+    /// Settings that a text in TOML holds.
+    pub fn parse(origin: impl Into<String>, text: &str) -> Result<Self> {
+        let origin = origin.into();
+        let table = toml::from_str(text)
+            .map_err(|cause| Error::invalid(format!("read {origin}")).because(cause))?;
+        Ok(Self { origin, table })
+    }
+
+    /// One setting by its dotted name.
+    pub fn of_one(origin: impl Into<String>, name: &str, value: impl Into<toml::Value>) -> Self {
+        let mut table = toml::Table::new();
+        put(&mut table, name, value.into());
+        Self { origin: origin.into(), table }
+    }
+
+    /// The settings among the variables of an environment: `worker.lease` is
+    /// `WINDLASS_WORKER_LEASE`. Each has a layer of its own, so that it can be named.
+    pub fn of_environment(variables: impl Iterator<Item = (String, String)>) -> Result<Vec<Self>> {
+        let known = variables_by_name();
+        let mut layers = Vec::new();
+        for (variable, text) in variables {
+            if let Some((name, default)) = known.get(&variable) {
+                let value = as_typed(default, &text).ok_or_else(|| {
+                    let sort = default.type_str();
+                    Error::invalid(format!("{variable} must be of type {sort}, not {text:?}"))
+                })?;
+                layers.push(Self::of_one(format!("environment {variable}"), name, value));
+            }
+        }
+        Ok(layers)
+    }
+}
+
+/// True for a variable that looks like a setting and is none: a slip of the pen, most likely.
+pub fn is_misspelt(variable: &str) -> bool {
+    // What a command that a worker runs is told.
+    const OF_A_RUN: [&str; 1] = ["WINDLASS_TASK_ID"];
+    let sections = ["SERVER_", "WORKER_", "UPKEEP_", "TASK_", "LIMITS_"];
+    let is_like_a_setting = variable
+        .strip_prefix(PREFIX)
+        .is_some_and(|rest| sections.iter().any(|section| rest.starts_with(section)));
+    is_like_a_setting
+        && !OF_A_RUN.contains(&variable)
+        && !variables_by_name().contains_key(variable)
+}
+
+/// Puts layers over the defaults, the last on top.
+pub fn layered(layers: Vec<Layer>) -> Result<Layered> {
+    let mut table: toml::Table = toml::from_str(DEFAULT_TOML)
+        .map_err(|cause| Error::invalid("read the defaults").because(cause))?;
+    let mut origins: BTreeMap<String, String> =
+        flat(&table).into_keys().map(|name| (name, String::from("default"))).collect();
+    let mut last = String::from("the defaults");
+    for Layer { origin, table: over } in layers {
+        for name in flat(&over).into_keys() {
+            origins.insert(name, origin.clone());
+        }
+        overlay(&mut table, over);
+        // Read after each layer: so an unknown or wrong setting is blamed on the layer it is in.
+        let _: Config = table.clone().try_into().map_err(|cause: toml::de::Error| {
+            Error::invalid(format!("settings from {origin}")).because(cause)
+        })?;
+        last = origin;
+    }
+    let config: Config = table
+        .clone()
+        .try_into()
+        .map_err(|cause: toml::de::Error| Error::invalid("read the settings").because(cause))?;
+    config
+        .validate()
+        .map_err(|cause| Error::invalid(format!("settings up to {last}")).because(cause))?;
+    let values = flat(&table)
+        .into_iter()
+        .map(|(name, value)| {
+            let origin = origins.remove(&name).unwrap_or_default();
+            (name, (value, origin))
+        })
+        .collect();
+    Ok(Layered { config, values })
+}
+
+/// The variable of every setting, with the setting's name and its default.
+fn variables_by_name() -> BTreeMap<String, (String, toml::Value)> {
+    let defaults: toml::Table = toml::from_str(DEFAULT_TOML).unwrap_or_default();
+    let variable = |name: &str| format!("{PREFIX}{}", name.replace('.', "_").to_uppercase());
+    flat(&defaults).into_iter().map(|(name, value)| (variable(&name), (name, value))).collect()
+}
+
+/// A text read as a value of the same type as another.
+fn as_typed(like: &toml::Value, text: &str) -> Option<toml::Value> {
+    match like {
+        toml::Value::Integer(_) => text.trim().parse().ok().map(toml::Value::Integer),
+        toml::Value::Float(_) => text.trim().parse().ok().map(toml::Value::Float),
+        toml::Value::Boolean(_) => text.trim().parse().ok().map(toml::Value::Boolean),
+        _ => Some(toml::Value::String(text.to_owned())),
+    }
+}
+
+/// Every value of a table by its dotted name.
+fn flat(table: &toml::Table) -> BTreeMap<String, toml::Value> {
+    let mut values = BTreeMap::new();
+    for (key, value) in table {
+        match value {
+            toml::Value::Table(inner) => {
+                values
+                    .extend(flat(inner).into_iter().map(|(name, v)| (format!("{key}.{name}"), v)));
+            }
+            other => {
+                values.insert(key.clone(), other.clone());
+            }
+        }
+    }
+    values
+}
+
+fn put(table: &mut toml::Table, name: &str, value: toml::Value) {
+    match name.split_once('.') {
+        None => {
+            table.insert(name.to_owned(), value);
+        }
+        Some((section, rest)) => {
+            let inner =
+                table.entry(section).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            if let toml::Value::Table(inner) = inner {
+                put(inner, rest, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Result<Vec<Layer>> {
+        let owned = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        Layer::of_environment(owned)
+    }
+
+    #[track_caller]
+    fn check(layered: &Layered, name: &str, value: &str, origin: &str) {
+        let (found, from) = &layered.values[name];
+        assert_eq!((found.to_string().trim_matches('"'), from.as_str()), (value, origin), "{name}");
+    }
+
+    #[test]
+    fn the_last_layer_wins_and_every_value_has_an_origin() {
+        let file =
+            Layer::parse("windlass.toml", "store = \"sqlite:a.db\"\n[server]\nport = 1").unwrap();
+        let mut layers = vec![file];
+        layers.extend(environment(&[("WINDLASS_SERVER_PORT", "2"), ("HOME", "/")]).unwrap());
+        layers.push(Layer::of_one("flag --bind", "server.bind", "::1"));
+        let layered = layered(layers).unwrap();
+        check(&layered, "store", "sqlite:a.db", "windlass.toml");
+        check(&layered, "server.port", "2", "environment WINDLASS_SERVER_PORT");
+        check(&layered, "server.bind", "::1", "flag --bind");
+        check(&layered, "worker.lease", "15s", "default");
+        assert_eq!(layered.config.server.port, 2);
+    }
+
+    #[test]
+    fn a_mistake_is_blamed_on_the_layer_it_is_in() {
+        let bad = Layer::parse("windlass.toml", "[worker]\nleese = \"1s\"").unwrap();
+        let good = Layer::of_one("flag --port", "server.port", 5);
+        let error = layered(vec![bad, good]).unwrap_err();
+        assert!(error.chain().contains("windlass.toml") && error.chain().contains("leese"));
+        let error = environment(&[("WINDLASS_SERVER_PORT", "many")]).unwrap_err();
+        assert!(error.to_string().contains("WINDLASS_SERVER_PORT"), "{error}");
+    }
+
+    #[test]
+    fn another_shape_of_backoff_leaves_no_field_of_the_old_one() {
+        let text = "[task.retry]\nshape = \"fixed\"\ninitial = \"9s\"\njitter = 0.0";
+        let layered = layered(vec![Layer::parse("file", text).unwrap()]).unwrap();
+        assert!(!layered.values.contains_key("task.retry.factor"));
+        check(&layered, "task.retry.initial", "9s", "file");
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_noticed() {
+        for (variable, is_wrong) in [
+            ("WINDLASS_WORKER_LEESE", true),
+            ("WINDLASS_WORKER_LEASE", false),
+            ("WINDLASS_TASK_ID", false),
+            ("WINDLASS_URL", false),
+            ("PATH", false),
+        ] {
+            assert_eq!(is_misspelt(variable), is_wrong, "{variable}");
+        }
+    }
+}
