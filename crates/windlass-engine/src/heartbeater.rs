@@ -141,7 +141,7 @@ async fn fenced(station: &Station) {
 }
 
 fn obey(station: &Station, orders: Orders) {
-    station.heard_time(orders.now);
+    station.link.heard_time(orders.now);
     station.leases.cancel(&orders.cancels);
     station.leases.stop(&orders.lost);
     if !orders.given_back.is_empty() {

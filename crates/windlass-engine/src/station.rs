@@ -1,7 +1,6 @@
 //! What all roles of one worker share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::dice::Dice;
 use windlass_core::store::{Claim, ClaimParams, RunOrder, WakeMark};
-use windlass_core::{Claimed, Clock, Store, Timestamp, WorkerId};
+use windlass_core::{Claimed, Clock, Store, WorkerId};
 
 use crate::client::Client;
 use crate::contact::Contact;
@@ -18,6 +17,7 @@ use crate::handler::Registry;
 use crate::identity::Identity;
 use crate::intake::{Coming, Intake, Waiting};
 use crate::leases::Leases;
+use crate::link::Link;
 use crate::quotas::{Queues, share};
 use crate::slots::Slots;
 use crate::suspects::{Pass, Suspects};
@@ -59,7 +59,9 @@ pub(crate) struct Station {
     pub(crate) slots: Slots,
     pub(crate) suspects: Suspects,
     pub(crate) intake: Intake,
-    pub(crate) contact: Contact,
+    /// What it shares with those who look after the store without a worker.
+    pub(crate) link: Arc<Link>,
+    pub(crate) contact: Arc<Contact>,
     pub(crate) order: watch::Sender<RunOrder>,
     /// The last beat that was answered.
     pub(crate) beaten: watch::Sender<Option<Beaten>>,
@@ -69,8 +71,6 @@ pub(crate) struct Station {
     pub(crate) stopping: CancellationToken,
     pub(crate) dice: Mutex<Dice>,
     doubt: Mutex<Doubt>,
-    /// How far the store's clock is ahead of ours, in ms.
-    clock_lead_ms: AtomicI64,
 }
 
 /// A beat that was answered: whose, and up to which of the store's rings it has told all orders.
@@ -95,23 +95,24 @@ struct Doubt {
 
 impl Station {
     pub(crate) fn new(client: Client, settings: Settings, registry: Registry) -> Arc<Self> {
-        let worker = &client.config().worker;
+        let identity = Identity::new(Arc::clone(&settings.wall));
+        let link = Link::new(client.clone(), Arc::clone(&settings.wall), identity.id());
         Arc::new(Self {
             store: Arc::clone(client.store()),
             registry,
-            identity: Identity::new(Arc::clone(&settings.wall)),
+            identity,
             leases: Leases::default(),
             slots: Slots::new(settings.concurrency),
             suspects: Suspects::default(),
             intake: Intake::default(),
-            contact: Contact::new(Arc::clone(&settings.wall), worker.heartbeat),
+            contact: Arc::clone(&link.contact),
+            link,
             order: watch::Sender::new(RunOrder::Run),
             beaten: watch::Sender::new(None),
             beat_now: Notify::new(),
             stopping: CancellationToken::new(),
             dice: Mutex::new(Dice::thrown()),
             doubt: Mutex::new(Doubt { until: None, next: Instant::now() + DOUBT_EVERY }),
-            clock_lead_ms: AtomicI64::new(0),
             client,
             settings,
         })
@@ -181,17 +182,6 @@ impl Station {
         let mut doubt = self.doubt.lock();
         doubt.until.take_if(|until| sent >= *until);
         doubt.next = sent + DOUBT_EVERY;
-    }
-
-    /// The store's clock, as far as we know.
-    pub(crate) fn store_now(&self) -> Timestamp {
-        let lead = self.clock_lead_ms.load(Ordering::Relaxed);
-        Timestamp::from_millis(self.settings.wall.now().as_millis() + lead)
-    }
-
-    pub(crate) fn heard_time(&self, store_now: Timestamp) {
-        let lead = store_now.as_millis() - self.settings.wall.now().as_millis();
-        self.clock_lead_ms.store(lead, Ordering::Relaxed);
     }
 }
 

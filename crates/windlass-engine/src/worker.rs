@@ -210,11 +210,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         };
         registered.await;
         let (stop, drained) = (CancellationToken::new(), CancellationToken::new());
-        let (health, told) = watch::channel(Health {
-            is_reachable: true,
-            lag: Duration::ZERO,
-            silent_for: Duration::ZERO,
-        });
+        let (health, told) = watch::channel(Health::GOOD);
         let ended = tokio::spawn(work(station, heartbeater, health, stop.clone(), drained.clone()));
         Ok(Worker { stop: stop.drop_guard(), drained, ended, health: told })
     }
@@ -287,8 +283,8 @@ async fn work(
     let syncer = syncer::start(Arc::clone(&station), endings);
     let processor = processor::start(Arc::clone(&station), ended);
     let rest = CancellationToken::new();
-    let leader = leader::start(Arc::clone(&station), rest.clone());
-    let healthchecker = healthchecker::start(Arc::clone(&station), health, rest.clone());
+    let leader = leader::start(Arc::clone(&station.link), rest.clone());
+    let healthchecker = healthchecker::start(Arc::clone(&station.link), health, rest.clone());
     let subscriber = subscriber::start(Arc::clone(&station), rest.clone());
 
     let mut order = station.order.subscribe();
