@@ -4,7 +4,7 @@
 //!   task is durable. [`Handle`] waits for a task's end.
 //! - [`WorkerBuilder`] sets a worker up; its roles have a file each: processor (claims and starts),
 //!   syncer (reports ends), heartbeater (keeps leases, obeys orders, fences), subscriber (has orders
-//!   fetched at once), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
+//!   fetched at once), scout (looks for queues), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
 //! - [`Upkeep`] leads and does these duties in a process that runs no tasks.
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
@@ -27,6 +27,7 @@ mod link;
 mod processor;
 mod quotas;
 mod run;
+mod scout;
 mod slots;
 mod station;
 mod subscriber;

@@ -30,7 +30,10 @@ const DOUBT_EVERY: Duration = Duration::from_secs(60);
 /// How a worker works.
 #[derive(Clone)]
 pub(crate) struct Settings {
+    /// Those that were named.
     pub(crate) queues: Queues,
+    /// All others of the store too, as they come.
+    pub(crate) serves_all: bool,
     pub(crate) concurrency: usize,
     pub(crate) name: String,
     pub(crate) unknown: Unknown,
@@ -62,6 +65,8 @@ pub(crate) struct Station {
     /// What it shares with those who look after the store without a worker.
     pub(crate) link: Arc<Link>,
     pub(crate) contact: Arc<Contact>,
+    /// What is served at present.
+    pub(crate) queues: watch::Sender<Arc<Queues>>,
     pub(crate) order: watch::Sender<RunOrder>,
     /// The last beat that was answered.
     pub(crate) beaten: watch::Sender<Option<Beaten>>,
@@ -83,6 +88,7 @@ pub(crate) struct Beaten {
 /// A claim on its way: what it may bring is counted as here until it is answered.
 pub(crate) struct Asked<'a> {
     worker: WorkerId,
+    queues: Arc<Queues>,
     sent: Instant,
     coming: Coming<'a>,
     pass: Option<Pass>,
@@ -107,6 +113,7 @@ impl Station {
             intake: Intake::default(),
             contact: Arc::clone(&link.contact),
             link,
+            queues: watch::Sender::new(Arc::new(settings.queues.clone())),
             order: watch::Sender::new(RunOrder::Run),
             beaten: watch::Sender::new(None),
             beat_now: Notify::new(),
@@ -128,16 +135,17 @@ impl Station {
         if limit == 0 {
             return None;
         }
-        let quotas = share(&self.settings.queues, limit, &mut self.dice.lock());
+        let queues = Arc::clone(&self.queues.borrow());
+        let quotas = share(&queues, limit, &mut self.dice.lock());
         let (coming, pass) = (self.intake.expect(limit), self.suspects.pass());
-        let asked = Asked { worker: worker.clone(), sent: Instant::now(), coming, pass };
+        let asked = Asked { worker: worker.clone(), queues, sent: Instant::now(), coming, pass };
         let suspects_at_most = usize::from(asked.pass.is_some());
         Some((ClaimParams { worker, quotas, limit, suspects_at_most }, asked))
     }
 
     /// Takes what a claim has brought.
     pub(crate) fn receive(&self, asked: Asked<'_>, claim: Claim) {
-        let Asked { worker, sent, coming, mut pass } = asked;
+        let Asked { worker, queues, sent, coming, mut pass } = asked;
         let had_pass = pass.is_some();
         // A late answer may bring what a beat has given back meanwhile, or another worker runs.
         let is_late = sent.elapsed() >= self.unknown_after();
@@ -153,11 +161,24 @@ impl Station {
             Waiting { task, controls, since, pass }
         };
         self.intake.note(coming.count(), got, claim.mark);
-        // It may have left a suspect behind, and whoever had the pass cannot tell that any more.
-        if !had_pass && self.suspects.is_free() {
+        // It may have left a suspect behind, and whoever had the pass cannot tell that any more. Or it
+        // did not ask all queues that are served by now, and its mark says nothing of the others.
+        let is_outdated = !Arc::ptr_eq(&queues, &self.queues.borrow());
+        if is_outdated || (!had_pass && self.suspects.is_free()) {
             self.intake.refresh();
         }
         self.intake.push(claim.tasks.into_iter().map(arrive));
+    }
+
+    /// Serves these queues from now on.
+    pub(crate) fn serve(&self, queues: Queues) {
+        self.queues.send_if_modified(|served| {
+            let is_new = **served != queues;
+            if is_new {
+                *served = Arc::new(queues);
+            }
+            is_new
+        });
     }
 
     /// A claim had no answer: it may have brought tasks that we do not know of.
@@ -197,6 +218,7 @@ mod tests {
         let priorities = PrioritySet::ALL;
         let settings = Settings {
             queues: Queues { weighted: vec![(queue, 1)], is_strict: false, priorities },
+            serves_all: false,
             concurrency: 4,
             name: String::new(),
             unknown: Unknown::Fails,
