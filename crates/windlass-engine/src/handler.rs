@@ -51,8 +51,9 @@ pub trait Run<O>: Future<Output = Outcome<O>> {}
 #[diagnostic::do_not_recommend]
 impl<O, R: Future<Output = Outcome<O>>> Run<O> for R {}
 
-/// A task of whatever kind, as it was submitted: what the handler gets that
-/// [`WorkerBuilder::handle_any`](crate::WorkerBuilder::handle_any) adds.
+/// A task of whatever kind, as it was submitted: what the handlers get that
+/// [`WorkerBuilder::handle_any`](crate::WorkerBuilder::handle_any) and
+/// [`WorkerBuilder::handle_raw`](crate::WorkerBuilder::handle_raw) add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawTask {
     /// The kind under which it was submitted.
@@ -131,23 +132,23 @@ impl Registry {
     }
 
     /// Sets the handler of all kinds that no other knows.
-    pub(crate) fn add_default<S, F, R, O>(&mut self, handler: F, state: Arc<S>)
+    pub(crate) fn add_default<S, F, R>(&mut self, handler: F, state: Arc<S>)
     where
         S: Send + Sync + 'static,
         F: Fn(RawTask, Context<S>) -> R + Send + Sync + 'static,
-        R: Future<Output = Outcome<O>> + Send + 'static,
-        O: serde::Serialize,
+        R: Future<Output = Outcome<Bytes>> + Send + 'static,
     {
-        let handler = Arc::new(handler);
-        let run = move |payload: Bytes, run: RunContext, slot: Slot| -> Running {
-            let (handler, cx) = (Arc::clone(&handler), run.with_state(Arc::clone(&state)));
-            Box::pin(async move {
-                let _slot = slot;
-                let task = RawTask { kind: cx.kind().clone(), payload };
-                ending(handler(task, cx).await)
-            })
-        };
-        self.default = Some(Box::new(run));
+        self.default = Some(raw(handler, state));
+    }
+
+    /// Adds a handler of one kind that reads and writes bytes.
+    pub(crate) fn add_raw<S, F, R>(&mut self, kind: &'static str, handler: F, state: Arc<S>)
+    where
+        S: Send + Sync + 'static,
+        F: Fn(RawTask, Context<S>) -> R + Send + Sync + 'static,
+        R: Future<Output = Outcome<Bytes>> + Send + 'static,
+    {
+        self.handlers.insert(kind, raw(handler, state));
     }
 
     /// The kinds whose tasks go, unless their submit says otherwise, to a queue that is not among
@@ -175,6 +176,26 @@ impl Registry {
         self.handlers.insert(T::KIND, handler);
         self.queues.push((T::KIND, T::defaults().queue_name().to_owned()));
     }
+}
+
+fn raw<S, F, R>(handler: F, state: Arc<S>) -> Erased
+where
+    S: Send + Sync + 'static,
+    F: Fn(RawTask, Context<S>) -> R + Send + Sync + 'static,
+    R: Future<Output = Outcome<Bytes>> + Send + 'static,
+{
+    let handler = Arc::new(handler);
+    Box::new(move |payload: Bytes, run: RunContext, slot: Slot| -> Running {
+        let (handler, cx) = (Arc::clone(&handler), run.with_state(Arc::clone(&state)));
+        Box::pin(async move {
+            let _slot = slot;
+            let task = RawTask { kind: cx.kind().clone(), payload };
+            match handler(task, cx).await {
+                Ok(result) => Ending::Completed { result: Some(result) },
+                Err(failure) => failure.into_ending(),
+            }
+        })
+    })
 }
 
 fn decode<T: Task>(payload: &[u8]) -> Outcome<T> {

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::store::Depth;
 
-use crate::station::Station;
+use crate::link::Link;
 
-/// How a worker stands with its store.
+/// How a process stands with its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Health {
     /// The last question was answered.
@@ -22,29 +22,40 @@ pub struct Health {
     pub silent_for: Duration,
 }
 
+impl Health {
+    /// What is told before the first question.
+    pub(crate) const GOOD: Self =
+        Self { is_reachable: true, lag: Duration::ZERO, silent_for: Duration::ZERO };
+}
+
 /// Starts the role; it ends when told to stop.
 pub(crate) fn start(
-    station: Arc<Station>,
+    link: Arc<Link>,
     health: watch::Sender<Health>,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let every = station.client.config().worker.heartbeat;
+        let every = link.config().worker.heartbeat;
         while !stop.is_cancelled() {
             let asked = Instant::now();
-            let mut answer = station.store.inspect(Depth::Ping);
-            let is_reachable = match tokio::time::timeout(every, &mut answer).await {
-                Ok(answer) => answer.is_ok(),
+            let mut answer = link.store.inspect(Depth::Ping);
+            let answer = match tokio::time::timeout(every, &mut answer).await {
+                Ok(answer) => answer,
                 Err(_) => {
                     // Told at once; the answer itself is still awaited, never dropped.
-                    health.send_replace(look(&station, false, asked));
-                    answer.await.is_ok()
+                    health.send_replace(look(&link, false, asked));
+                    answer.await
                 }
             };
-            if is_reachable {
-                station.contact.answered();
+            let is_reachable = answer.is_ok();
+            if let Ok(inspection) = answer {
+                // The clock of an answer that was long on its way is of no use.
+                if asked.elapsed() < every {
+                    link.heard_time(inspection.now);
+                }
+                link.contact.answered();
             }
-            health.send_replace(look(&station, is_reachable, asked));
+            health.send_replace(look(&link, is_reachable, asked));
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(every) => {}
@@ -53,6 +64,6 @@ pub(crate) fn start(
     })
 }
 
-fn look(station: &Station, is_reachable: bool, asked: Instant) -> Health {
-    Health { is_reachable, lag: asked.elapsed(), silent_for: station.contact.silent_for() }
+fn look(link: &Link, is_reachable: bool, asked: Instant) -> Health {
+    Health { is_reachable, lag: asked.elapsed(), silent_for: link.contact.silent_for() }
 }

@@ -141,7 +141,7 @@ async fn fenced(station: &Station) {
 }
 
 fn obey(station: &Station, orders: Orders) {
-    station.heard_time(orders.now);
+    station.link.heard_time(orders.now);
     station.leases.cancel(&orders.cancels);
     station.leases.stop(&orders.lost);
     if !orders.given_back.is_empty() {
@@ -156,13 +156,13 @@ fn obey(station: &Station, orders: Orders) {
 }
 
 fn card(station: &Station) -> WorkerCard {
-    let queues = &station.settings.queues.weighted;
+    let queues = Arc::clone(&station.queues.borrow());
     WorkerCard {
         host: host(),
         pid: std::process::id(),
         name: station.settings.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
-        queues: queues.iter().map(|(queue, _)| queue.clone()).collect(),
+        queues: queues.weighted.iter().map(|(queue, _)| queue.clone()).collect(),
         slots: u32::try_from(station.slots.total()).unwrap_or(u32::MAX),
         slots_used: u32::try_from(station.slots.taken()).unwrap_or(u32::MAX),
         doing: *station.order.borrow(),

@@ -103,7 +103,8 @@ impl Identity {
     }
 }
 
-fn fresh_id() -> WorkerId {
+/// An id that nobody has or had.
+pub(crate) fn fresh_id() -> WorkerId {
     let mut dice = Dice::thrown();
     let part = |dice: &mut Dice| (dice.unit() * f64::from(u32::MAX)) as u32;
     WorkerId::new(format!("{:08x}{:08x}{:08x}", part(&mut dice), part(&mut dice), part(&mut dice)))

@@ -4,7 +4,8 @@
 //!   task is durable. [`Handle`] waits for a task's end.
 //! - [`WorkerBuilder`] sets a worker up; its roles have a file each: processor (claims and starts),
 //!   syncer (reports ends), heartbeater (keeps leases, obeys orders, fences), subscriber (has orders
-//!   fetched at once), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
+//!   fetched at once), scout (looks for queues), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
+//! - [`Upkeep`] leads and does these duties in a process that runs no tasks.
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
 mod batcher;
@@ -22,9 +23,11 @@ mod inline;
 mod intake;
 mod leader;
 mod leases;
+mod link;
 mod processor;
 mod quotas;
 mod run;
+mod scout;
 mod slots;
 mod station;
 mod subscriber;
@@ -43,4 +46,5 @@ pub use healthchecker::Health;
 pub use inline::Inline;
 pub use station::Unknown;
 pub use task::{Configure, DEFAULT_QUEUE, Options, Task};
+pub use upkeep::{Upkeep, UpkeepBuilder};
 pub use worker::{Worker, WorkerBuilder};

@@ -38,6 +38,7 @@ impl Processor {
         let station = &self.station;
         let mut fit = station.identity.watch();
         let mut order = station.order.subscribe();
+        let mut queues = station.queues.subscribe();
         let mut wake = None;
         let mut tick = tokio::time::interval(UNSTARTED_MAX / 4);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -69,6 +70,11 @@ impl Processor {
                 }
                 _ = fit.changed() => station.intake.refresh(),
                 _ = order.changed() => station.intake.refresh(),
+                _ = queues.changed() => {
+                    // The wait under way knows the old names only.
+                    wake = None;
+                    station.intake.refresh();
+                }
                 _ = tick.tick() => self.give_back_unstarted(UNSTARTED_MAX),
             }
         }
@@ -108,10 +114,10 @@ impl Processor {
 
     async fn wait_for_work(&self, since: windlass_core::store::WakeMark) {
         let station = &self.station;
-        let queues = station.settings.queues.weighted.iter().map(|(name, _)| name.clone());
+        let queues = Arc::clone(&station.queues.borrow());
         let params = WaitParams {
             orders: None,
-            queues: queues.collect(),
+            queues: queues.weighted.iter().map(|(name, _)| name.clone()).collect(),
             since: Some(since),
             tasks: Vec::new(),
             at_most: WAIT_AT_MOST,

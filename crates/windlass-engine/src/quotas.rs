@@ -5,7 +5,7 @@ use windlass_core::dice::Dice;
 use windlass_core::store::{PrioritySet, Quota};
 
 /// The queues that a worker serves.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Queues {
     /// Each with its weight.
     pub(crate) weighted: Vec<(QueueName, u32)>,

@@ -38,7 +38,7 @@ pub(crate) async fn run(
 }
 
 async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: Slot) -> Ending {
-    let now = station.store_now();
+    let now = station.link.store_now();
     let deadline = task.spec.extras.deadline;
     if deadline.is_some_and(|deadline| deadline <= now) {
         return Ending::DeadlinePassed { has_started: false };
@@ -101,7 +101,7 @@ fn checked(station: &Station, ending: Ending) -> Ending {
 }
 
 fn unknown(station: &Station, task: &Claimed) -> Ending {
-    let age = station.store_now().since(task.created_at);
+    let age = station.link.store_now().since(task.created_at);
     if station.settings.unknown == Unknown::GivenBack && age < UNKNOWN_AGE_MAX {
         tracing::warn!(kind = %task.kind, id = %task.id, "no handler here; given back");
         return Ending::Snoozed { delay: UNKNOWN_PAUSE };

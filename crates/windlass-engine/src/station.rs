@@ -1,7 +1,6 @@
 //! What all roles of one worker share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::dice::Dice;
 use windlass_core::store::{Claim, ClaimParams, RunOrder, WakeMark};
-use windlass_core::{Claimed, Clock, Store, Timestamp, WorkerId};
+use windlass_core::{Claimed, Clock, Store, WorkerId};
 
 use crate::client::Client;
 use crate::contact::Contact;
@@ -18,6 +17,7 @@ use crate::handler::Registry;
 use crate::identity::Identity;
 use crate::intake::{Coming, Intake, Waiting};
 use crate::leases::Leases;
+use crate::link::Link;
 use crate::quotas::{Queues, share};
 use crate::slots::Slots;
 use crate::suspects::{Pass, Suspects};
@@ -30,7 +30,10 @@ const DOUBT_EVERY: Duration = Duration::from_secs(60);
 /// How a worker works.
 #[derive(Clone)]
 pub(crate) struct Settings {
+    /// Those that were named.
     pub(crate) queues: Queues,
+    /// All others of the store too, as they come.
+    pub(crate) serves_all: bool,
     pub(crate) concurrency: usize,
     pub(crate) name: String,
     pub(crate) unknown: Unknown,
@@ -59,7 +62,11 @@ pub(crate) struct Station {
     pub(crate) slots: Slots,
     pub(crate) suspects: Suspects,
     pub(crate) intake: Intake,
-    pub(crate) contact: Contact,
+    /// What it shares with those who look after the store without a worker.
+    pub(crate) link: Arc<Link>,
+    pub(crate) contact: Arc<Contact>,
+    /// What is served at present.
+    pub(crate) queues: watch::Sender<Arc<Queues>>,
     pub(crate) order: watch::Sender<RunOrder>,
     /// The last beat that was answered.
     pub(crate) beaten: watch::Sender<Option<Beaten>>,
@@ -69,8 +76,6 @@ pub(crate) struct Station {
     pub(crate) stopping: CancellationToken,
     pub(crate) dice: Mutex<Dice>,
     doubt: Mutex<Doubt>,
-    /// How far the store's clock is ahead of ours, in ms.
-    clock_lead_ms: AtomicI64,
 }
 
 /// A beat that was answered: whose, and up to which of the store's rings it has told all orders.
@@ -83,6 +88,7 @@ pub(crate) struct Beaten {
 /// A claim on its way: what it may bring is counted as here until it is answered.
 pub(crate) struct Asked<'a> {
     worker: WorkerId,
+    queues: Arc<Queues>,
     sent: Instant,
     coming: Coming<'a>,
     pass: Option<Pass>,
@@ -95,23 +101,25 @@ struct Doubt {
 
 impl Station {
     pub(crate) fn new(client: Client, settings: Settings, registry: Registry) -> Arc<Self> {
-        let worker = &client.config().worker;
+        let identity = Identity::new(Arc::clone(&settings.wall));
+        let link = Link::new(client.clone(), Arc::clone(&settings.wall), identity.id());
         Arc::new(Self {
             store: Arc::clone(client.store()),
             registry,
-            identity: Identity::new(Arc::clone(&settings.wall)),
+            identity,
             leases: Leases::default(),
             slots: Slots::new(settings.concurrency),
             suspects: Suspects::default(),
             intake: Intake::default(),
-            contact: Contact::new(Arc::clone(&settings.wall), worker.heartbeat),
+            contact: Arc::clone(&link.contact),
+            link,
+            queues: watch::Sender::new(Arc::new(settings.queues.clone())),
             order: watch::Sender::new(RunOrder::Run),
             beaten: watch::Sender::new(None),
             beat_now: Notify::new(),
             stopping: CancellationToken::new(),
             dice: Mutex::new(Dice::thrown()),
             doubt: Mutex::new(Doubt { until: None, next: Instant::now() + DOUBT_EVERY }),
-            clock_lead_ms: AtomicI64::new(0),
             client,
             settings,
         })
@@ -127,16 +135,17 @@ impl Station {
         if limit == 0 {
             return None;
         }
-        let quotas = share(&self.settings.queues, limit, &mut self.dice.lock());
+        let queues = Arc::clone(&self.queues.borrow());
+        let quotas = share(&queues, limit, &mut self.dice.lock());
         let (coming, pass) = (self.intake.expect(limit), self.suspects.pass());
-        let asked = Asked { worker: worker.clone(), sent: Instant::now(), coming, pass };
+        let asked = Asked { worker: worker.clone(), queues, sent: Instant::now(), coming, pass };
         let suspects_at_most = usize::from(asked.pass.is_some());
         Some((ClaimParams { worker, quotas, limit, suspects_at_most }, asked))
     }
 
     /// Takes what a claim has brought.
     pub(crate) fn receive(&self, asked: Asked<'_>, claim: Claim) {
-        let Asked { worker, sent, coming, mut pass } = asked;
+        let Asked { worker, queues, sent, coming, mut pass } = asked;
         let had_pass = pass.is_some();
         // A late answer may bring what a beat has given back meanwhile, or another worker runs.
         let is_late = sent.elapsed() >= self.unknown_after();
@@ -152,11 +161,24 @@ impl Station {
             Waiting { task, controls, since, pass }
         };
         self.intake.note(coming.count(), got, claim.mark);
-        // It may have left a suspect behind, and whoever had the pass cannot tell that any more.
-        if !had_pass && self.suspects.is_free() {
+        // It may have left a suspect behind, and whoever had the pass cannot tell that any more. Or it
+        // did not ask all queues that are served by now, and its mark says nothing of the others.
+        let is_outdated = !Arc::ptr_eq(&queues, &self.queues.borrow());
+        if is_outdated || (!had_pass && self.suspects.is_free()) {
             self.intake.refresh();
         }
         self.intake.push(claim.tasks.into_iter().map(arrive));
+    }
+
+    /// Serves these queues from now on.
+    pub(crate) fn serve(&self, queues: Queues) {
+        self.queues.send_if_modified(|served| {
+            let is_new = **served != queues;
+            if is_new {
+                *served = Arc::new(queues);
+            }
+            is_new
+        });
     }
 
     /// A claim had no answer: it may have brought tasks that we do not know of.
@@ -182,17 +204,6 @@ impl Station {
         doubt.until.take_if(|until| sent >= *until);
         doubt.next = sent + DOUBT_EVERY;
     }
-
-    /// The store's clock, as far as we know.
-    pub(crate) fn store_now(&self) -> Timestamp {
-        let lead = self.clock_lead_ms.load(Ordering::Relaxed);
-        Timestamp::from_millis(self.settings.wall.now().as_millis() + lead)
-    }
-
-    pub(crate) fn heard_time(&self, store_now: Timestamp) {
-        let lead = store_now.as_millis() - self.settings.wall.now().as_millis();
-        self.clock_lead_ms.store(lead, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
@@ -207,6 +218,7 @@ mod tests {
         let priorities = PrioritySet::ALL;
         let settings = Settings {
             queues: Queues { weighted: vec![(queue, 1)], is_strict: false, priorities },
+            serves_all: false,
             concurrency: 4,
             name: String::new(),
             unknown: Unknown::Fails,

@@ -1,114 +1,86 @@
-//! The leader's duties, one file each. Every loop survives any error and goes on.
+//! Looking after a store without working: a process that runs no tasks may lead all the same.
+//!
+//! A worker has the same roles, started from the same functions. The duties have a file each.
 
+mod duties;
 mod forwarder;
 mod janitor;
 mod recoverer;
 
-use std::future::Future;
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
-use windlass_core::store::{Duty, DutyReport, Term};
-use windlass_core::{Reason, Result};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use windlass_core::{Clock, Error, ErrorKind, Result, SystemClock};
 
-use crate::station::Station;
+pub(crate) use self::duties::Duties;
+use crate::client::Client;
+use crate::healthchecker::Health;
+use crate::identity::fresh_id;
+use crate::link::Link;
+use crate::{healthchecker, leader};
 
-/// The duties of one term, under way.
-pub(crate) struct Upkeep {
-    stop: CancellationToken,
-    refused: CancellationToken,
-    duties: JoinSet<()>,
+/// Upkeep that is being set up; made by [`Client::upkeep`].
+#[must_use = "upkeep is done once it is started"]
+pub struct UpkeepBuilder {
+    client: Client,
+    wall: Arc<dyn Clock>,
 }
 
-/// What a duty needs.
-#[derive(Clone)]
-pub(crate) struct Desk {
-    station: Arc<Station>,
-    term: Term,
-    stop: CancellationToken,
-    refused: CancellationToken,
+/// Upkeep in the background; stop it with [`Upkeep::stop`].
+#[must_use = "upkeep that is dropped ends as by `stop`, but nobody waits for it"]
+pub struct Upkeep {
+    /// Dropped with the handle: the roles end also when nobody waits for that.
+    stop: DropGuard,
+    roles: [JoinHandle<()>; 2],
+    health: watch::Receiver<Health>,
+}
+
+impl Client {
+    /// Looks after this client's store without running tasks: makes due tasks pending, takes back
+    /// what lost workers held, and removes what is kept no longer. Of all workers and upkeeps of a
+    /// store one leads and does this; the others stand by.
+    pub fn upkeep(&self) -> UpkeepBuilder {
+        UpkeepBuilder { client: self.clone(), wall: Arc::new(SystemClock) }
+    }
+}
+
+impl UpkeepBuilder {
+    /// For tests that drive time by hand: tells the wall time by this clock.
+    #[doc(hidden)]
+    pub fn driven_by(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.wall = clock;
+        self
+    }
+
+    /// Starts in the background of the present runtime. A store that is away is waited for.
+    pub fn start(self) -> Upkeep {
+        let link = Link::new(self.client, self.wall, fresh_id());
+        let (health, told) = watch::channel(Health::GOOD);
+        let stop = CancellationToken::new();
+        // Whoever takes back from others must know that it was in touch itself; a worker has its
+        // beats for that, here the pings do.
+        let healthchecker = healthchecker::start(Arc::clone(&link), health, stop.clone());
+        let leader = leader::start(link, stop.clone());
+        Upkeep { stop: stop.drop_guard(), roles: [leader, healthchecker], health: told }
+    }
 }
 
 impl Upkeep {
-    /// Starts all duties.
-    pub(crate) fn start(station: &Arc<Station>, term: Term) -> Self {
-        let (stop, refused) = (CancellationToken::new(), CancellationToken::new());
-        let desk = Desk {
-            station: Arc::clone(station),
-            term,
-            stop: stop.clone(),
-            refused: refused.clone(),
-        };
-        let mut duties = JoinSet::new();
-        duties.spawn(forwarder::forward(desk.clone()));
-        duties.spawn(recoverer::recover(desk.clone()));
-        duties.spawn(janitor::clean(desk));
-        Self { stop, refused, duties }
+    /// How this process stands with its store; changes as that changes.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
     }
 
-    /// Ends when the store has refused the term.
-    pub(crate) async fn refused(&self) {
-        self.refused.cancelled().await;
-    }
-
-    /// Lets no duty begin another step.
-    pub(crate) fn cancel(&self) {
-        self.stop.cancel();
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.stop.is_cancelled()
-    }
-
-    /// Ends all duties, each after its present step.
-    pub(crate) async fn stop(mut self) {
-        self.stop.cancel();
-        while self.duties.join_next().await.is_some() {}
-    }
-}
-
-impl Desk {
-    fn duty(&self) -> Duty {
-        Duty { term: self.term, limit: self.station.client.config().upkeep.batch }
-    }
-
-    /// Repeats a step until there is no more to do; answers the last report, or nothing when it
-    /// failed or the duties end.
-    async fn until_done<F, R>(&self, name: &'static str, step: F) -> Option<DutyReport>
-    where
-        F: Fn(Duty) -> R,
-        R: Future<Output = Result<DutyReport>>,
-    {
-        while !self.stop.is_cancelled() {
-            match step(self.duty()).await {
-                Ok(report) => {
-                    self.station.contact.answered();
-                    if report.skipped_bad > 0 {
-                        tracing::error!(name, count = report.skipped_bad, "unreadable, left alone");
-                    }
-                    if !report.has_more {
-                        return Some(report);
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(name, error = error.chain(), "upkeep failed; it goes on");
-                    if error.reason() == Reason::StaleTerm {
-                        self.refused.cancel();
-                        self.stop.cancel();
-                    }
-                    return None;
-                }
-            }
+    /// Ends after the present steps, and resigns, so that another may lead at once.
+    pub async fn stop(self) -> Result<()> {
+        drop(self.stop);
+        for role in self.roles {
+            role.await.map_err(|cause| {
+                Error::new(ErrorKind::Unavailable, "the upkeep ended early").because(cause)
+            })?;
         }
-        None
-    }
-
-    /// Sleeps, or ends early with the duties.
-    async fn pause(&self, time: std::time::Duration) {
-        tokio::select! {
-            () = self.stop.cancelled() => {}
-            () = tokio::time::sleep(time) => {}
-        }
+        Ok(())
     }
 }

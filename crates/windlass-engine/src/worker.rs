@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use windlass_core::store::{PrioritySet, RunOrder};
@@ -19,7 +20,7 @@ use crate::inline::Inline;
 use crate::quotas::Queues;
 use crate::station::{Settings, Station, Unknown};
 use crate::task::{DEFAULT_QUEUE, Task};
-use crate::{healthchecker, leader, processor, subscriber, syncer};
+use crate::{healthchecker, leader, processor, scout, subscriber, syncer};
 
 /// A worker that is being set up.
 #[must_use = "a worker works once it is run"]
@@ -28,6 +29,7 @@ pub struct WorkerBuilder<S> {
     state: Arc<S>,
     registry: Registry,
     queues: Vec<(String, u32)>,
+    serves_all: bool,
     is_strict: bool,
     priorities: PrioritySet,
     concurrency: usize,
@@ -54,6 +56,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             state: Arc::new(state),
             registry: Registry::default(),
             queues: Vec::new(),
+            serves_all: false,
             is_strict: false,
             priorities: PrioritySet::ALL,
             concurrency: 1,
@@ -71,6 +74,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             state: Arc::new(state),
             registry: self.registry,
             queues: self.queues,
+            serves_all: self.serves_all,
             is_strict: self.is_strict,
             priorities: self.priorities,
             concurrency: self.concurrency,
@@ -97,13 +101,24 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
-    /// Adds a handler for tasks of all kinds that no other handler knows; without one, such tasks go
-    /// the way that [`WorkerBuilder::unknown`] says.
-    pub fn handle_any<F, R, O>(mut self, handler: F) -> Self
+    /// Adds a handler for tasks of this kind that takes the payload as it was submitted, and whose
+    /// result is kept byte for byte.
+    pub fn handle_raw<F, R>(mut self, kind: &'static str, handler: F) -> Self
     where
         F: Fn(RawTask, Context<S>) -> R + Send + Sync + 'static,
-        R: Future<Output = Outcome<O>> + Send + 'static,
-        O: serde::Serialize,
+        R: Future<Output = Outcome<Bytes>> + Send + 'static,
+    {
+        self.registry.add_raw(kind, handler, Arc::clone(&self.state));
+        self
+    }
+
+    /// Adds a handler for tasks of all kinds that no other handler knows; without one, such tasks go
+    /// the way that [`WorkerBuilder::unknown`] says. It takes the payload as it was submitted, and its
+    /// result is kept byte for byte: what should be JSON, it must write as JSON.
+    pub fn handle_any<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(RawTask, Context<S>) -> R + Send + Sync + 'static,
+        R: Future<Output = Outcome<Bytes>> + Send + 'static,
     {
         self.registry.add_default(handler, Arc::clone(&self.state));
         self
@@ -128,6 +143,13 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// queue `default` is served.
     pub fn queue(mut self, queue: &str, weight: u32) -> Self {
         self.queues.push((queue.into(), weight));
+        self
+    }
+
+    /// Serves every queue of the store, those too that come later, each with a weight of 1 unless
+    /// [`WorkerBuilder::queue`] names it. At most 1,000; looked for every 5 s.
+    pub fn all_queues(mut self) -> Self {
+        self.serves_all = true;
         self
     }
 
@@ -195,8 +217,10 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// Works in the background; comes back when the worker is registered and claims.
     pub async fn start(self) -> Result<Worker> {
         let (client, settings, registry) = self.into_parts()?;
-        for (kind, queue) in registry.unserved(&settings.queues.weighted) {
-            tracing::warn!(kind, queue, "tasks of this kind go to a queue that is not served here");
+        if !settings.serves_all {
+            for (kind, queue) in registry.unserved(&settings.queues.weighted) {
+                tracing::warn!(kind, queue, "tasks of this kind go to a queue not served here");
+            }
         }
         let station = Station::new(client, settings, registry);
         let heartbeater = Heartbeater::start(Arc::clone(&station)).await?;
@@ -210,11 +234,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         };
         registered.await;
         let (stop, drained) = (CancellationToken::new(), CancellationToken::new());
-        let (health, told) = watch::channel(Health {
-            is_reachable: true,
-            lag: Duration::ZERO,
-            silent_for: Duration::ZERO,
-        });
+        let (health, told) = watch::channel(Health::GOOD);
         let ended = tokio::spawn(work(station, heartbeater, health, stop.clone(), drained.clone()));
         Ok(Worker { stop: stop.drop_guard(), drained, ended, health: told })
     }
@@ -222,13 +242,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// Does not work by itself: the caller has tasks run one by one. Without queues named, all are
     /// served.
     pub fn inline(self) -> Result<Inline> {
-        let serves_all = self.queues.is_empty();
+        let serves_all = self.serves_all || self.queues.is_empty();
         let (client, settings, registry) = self.into_parts()?;
         Ok(Inline::new(Station::new(client, settings, registry), serves_all))
     }
 
     fn into_parts(mut self) -> Result<(Client, Settings, Registry)> {
-        if self.queues.is_empty() {
+        let has_default = self.queues.iter().any(|(queue, _)| queue == DEFAULT_QUEUE);
+        if self.queues.is_empty() || (self.serves_all && !has_default) {
             self.queues.push((DEFAULT_QUEUE.into(), 1));
         }
         if self.concurrency == 0 {
@@ -248,6 +269,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let queues = Queues { weighted, is_strict: self.is_strict, priorities: self.priorities };
         let settings = Settings {
             queues,
+            serves_all: self.serves_all,
             concurrency: self.concurrency,
             name: self.name,
             unknown: self.unknown,
@@ -287,9 +309,10 @@ async fn work(
     let syncer = syncer::start(Arc::clone(&station), endings);
     let processor = processor::start(Arc::clone(&station), ended);
     let rest = CancellationToken::new();
-    let leader = leader::start(Arc::clone(&station), rest.clone());
-    let healthchecker = healthchecker::start(Arc::clone(&station), health, rest.clone());
+    let leader = leader::start(Arc::clone(&station.link), rest.clone());
+    let healthchecker = healthchecker::start(Arc::clone(&station.link), health, rest.clone());
     let subscriber = subscriber::start(Arc::clone(&station), rest.clone());
+    let scout = scout::start(Arc::clone(&station), rest.clone());
 
     let mut order = station.order.subscribe();
     tokio::select! {
@@ -319,6 +342,7 @@ async fn work(
     join("leader", leader.await);
     join("healthchecker", healthchecker.await);
     join("subscriber", subscriber.await);
+    join("scout", scout.await);
     heartbeater.stop().await;
     station.store.leave(station.identity.id()).await?;
     Ok(())

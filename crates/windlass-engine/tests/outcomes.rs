@@ -229,7 +229,7 @@ async fn an_unknown_kind_goes_to_the_handler_of_any_kind() {
         let fleet = Fleet::new();
         let any = |task: RawTask, cx: Context<&'static str>| async move {
             let payload = String::from_utf8(task.payload.to_vec())?;
-            Ok(format!("{} {payload} {}", task.kind, cx.state()))
+            Ok(Bytes::from(format!("{} {payload} {}\0", task.kind, cx.state())))
         };
         let large = |_: Large, _: Context<&'static str>| async { Ok("known".into()) };
         let worker = fleet.worker().unknown(unknown).state("shared").handle_any(any).handle(large);
@@ -239,10 +239,24 @@ async fn an_unknown_kind_goes_to_the_handler_of_any_kind() {
         let known = fleet.client.enqueue(Large(1)).await.unwrap();
         let record = fleet.ended(&raw).await;
         check_ended(&record, State::Completed, 1, 0);
-        assert_eq!(record.result.as_deref(), Some(&br#""other {\"a\":1} shared""#[..]));
+        assert_eq!(record.result.as_deref(), Some(&b"other {\"a\":1} shared\0"[..]));
         assert_eq!(known.wait().await.unwrap(), "known", "a handler of the kind goes first");
         worker.stop().await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raw_handler_of_a_kind_takes_and_gives_bytes_and_leaves_other_kinds_alone() {
+    let fleet = Fleet::new();
+    let raw = |task: RawTask, _: Context<()>| async move { Ok(task.payload) };
+    let worker = fleet.worker().handle_raw("raw", raw).start().await.unwrap();
+    let payload = Bytes::from_static(b" \xff\0 no JSON ");
+    for (kind, result) in [("raw", Some(payload.clone())), ("other", None)] {
+        let options = Options::new().max_retries(0);
+        let (id, _) = fleet.client.enqueue_raw(kind, payload.clone(), options).await.unwrap();
+        assert_eq!(fleet.ended(&id).await.result, result, "{kind}");
+    }
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +264,7 @@ async fn the_handler_of_any_kind_fails_and_panics_as_others_do() {
     let fleet = Fleet::new();
     let any = |task: RawTask, _: Context<()>| async move {
         assert!(task.kind.as_str() != "bad", "no {}", task.kind);
-        Err::<(), _>(discard("not this"))
+        Err(discard("not this"))
     };
     let worker = fleet.worker().handle_any(any).start().await.unwrap();
     for (kind, text) in [("bad", "panicked: no bad"), ("worse", "not this")] {

@@ -51,8 +51,8 @@ pub use windlass_core::{
 };
 pub use windlass_engine::{
     Client, Configure, Context, Enqueue, Failure, Handle, Handler, Health, Inline, Options,
-    Outcome, RawTask, Task, Unknown, Worker, WorkerBuilder, cancelled, discard, retry_after,
-    snooze,
+    Outcome, RawTask, Task, Unknown, Upkeep, UpkeepBuilder, Worker, WorkerBuilder, cancelled,
+    discard, retry_after, snooze,
 };
 /// The driver of the embedded file, in the version whose transactions
 /// [`transaction::Within`] takes.

@@ -3,12 +3,12 @@
 use windlass_core::State;
 use windlass_core::store::{Action, ChangeParams, Filter, Target};
 
-use super::Desk;
+use super::duties::Desk;
 
 pub(super) async fn clean(desk: Desk) {
-    let config = desk.station.client.config();
+    let config = desk.link.config();
     while !desk.stop.is_cancelled() {
-        let store = &desk.station.store;
+        let store = &desk.link.store;
         desk.until_done("prune", |duty| store.prune(duty)).await;
         desk.until_done("tend", |duty| store.tend(duty)).await;
         if let Some(age) = config.task.dead_letter_retention {
@@ -22,14 +22,14 @@ pub(super) async fn clean(desk: Desk) {
 async fn delete_dead_letters(desk: &Desk, age: std::time::Duration) {
     let filter = Filter {
         states: vec![State::DeadLetter],
-        finished_before: Some(desk.station.store_now().before(age)),
+        finished_before: Some(desk.link.store_now().before(age)),
         ..Filter::default()
     };
     let mut cursor = None;
     while !desk.stop.is_cancelled() {
         let target = Target::Matching {
             filter: filter.clone(),
-            limit: desk.station.client.config().upkeep.batch,
+            limit: desk.link.config().upkeep.batch,
             cursor: cursor.take(),
         };
         let params = ChangeParams {
@@ -38,7 +38,7 @@ async fn delete_dead_letters(desk: &Desk, age: std::time::Duration) {
             only_in: vec![State::DeadLetter],
             by: Some("dead_letter_retention".into()),
         };
-        match desk.station.store.change(params).await {
+        match desk.link.store.change(params).await {
             Ok(reply) if reply.next_cursor.is_some() => cursor = reply.next_cursor,
             Ok(_) => return,
             Err(error) => {

@@ -1,16 +1,16 @@
 //! The recoverer: takes tasks back from workers that were silent for longer than their lease.
 
-use super::Desk;
+use super::duties::Desk;
 
 pub(super) async fn recover(desk: Desk) {
-    let config = desk.station.client.config();
+    let config = desk.link.config();
     while !desk.stop.is_cancelled() {
         desk.pause(config.upkeep.sweep).await;
         // After an outage all look silent: only who was in touch all the time may judge.
-        if desk.station.contact.unbroken_for() < config.worker.lease {
+        if desk.link.contact.unbroken_for() < config.worker.lease {
             continue;
         }
-        let store = &desk.station.store;
+        let store = &desk.link.store;
         if let Some(report) = desk.until_done("expire", |duty| store.expire(duty)).await
             && report.done > 0
         {
