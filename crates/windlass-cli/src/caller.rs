@@ -1,10 +1,10 @@
 //! One way to ask windlass for anything: the requests of the HTTP API, sent to a server, or answered
 //! in this process right from a store. So a command does, and prints, the same either way.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -63,7 +63,7 @@ impl Answer {
 /// of a surrogate pair, and is then shown as its text.
 pub(crate) fn lenient(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text).or_else(|_| {
-        let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
+        let fields: IndexMap<String, Box<RawValue>> = serde_json::from_str(text)?;
         let read = |raw: Box<RawValue>| {
             serde_json::from_str(raw.get()).unwrap_or_else(|_| Value::from(raw.get()))
         };
