@@ -6,7 +6,12 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
+use windlass_core::limits::clip;
 use windlass_core::{Error, ErrorKind, Reason, TaskId};
+
+/// Longest detail in bytes, and longest name of a field: both may repeat what the caller sent.
+const DETAIL_BYTES_MAX: usize = 1_024;
+const FIELD_BYTES_MAX: usize = 256;
 
 /// What a handler answers, or why it cannot.
 pub(crate) type Outcome<T> = Result<T, Problem>;
@@ -104,12 +109,14 @@ pub(crate) struct Cause(pub(crate) Error);
 impl Problem {
     /// A problem; `detail` is one sentence for a person.
     pub(crate) fn new(slug: Slug, detail: impl Into<String>) -> Self {
-        let (detail, more) = (detail.into(), Map::new());
+        let (mut detail, more) = (detail.into(), Map::new());
+        detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
         Self(Box::new(Inner { slug, detail, more, cause: None, is_last_of_connection: false }))
     }
 
     /// A value that cannot be taken, and the field or parameter that it stands in.
     pub(crate) fn field(field: &str, detail: impl std::fmt::Display) -> Self {
+        let field = clip(field, FIELD_BYTES_MAX);
         Self::new(Slug::InvalidRequest, format!("{field}: {detail}")).with("field", field)
     }
 

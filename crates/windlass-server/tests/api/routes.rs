@@ -2,6 +2,7 @@
 
 use crate::support::{Answer, Api};
 use bytes::Bytes;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use windlass_core::{Ending, ErrorKind};
 use windlass_server::Method;
@@ -493,4 +494,97 @@ async fn the_page_has_nothing_inline() {
     for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
         assert!(!script.contains(markup), "{markup}");
     }
+}
+
+/// Paths and queries that are nearly right.
+fn nearly() -> impl Strategy<Value = (bool, String, String)> {
+    let path = prop::sample::select(vec![
+        "tasks",
+        "tasks/count",
+        "tasks/x",
+        "tasks/x/events",
+        "queues",
+        "queues/default",
+        "workers",
+        "workers/x",
+        "dlq",
+        "stats",
+        "tasks/bulk",
+        "tasks/x/snooze",
+        "dlq/retry",
+        "tasks/batch",
+        "queues/q/pause",
+        "queues/q/purge",
+        "tasks/x/cancel",
+    ]);
+    let name = prop::sample::select(vec![
+        "state",
+        "queue",
+        "type",
+        "priority",
+        "tag",
+        "created_after",
+        "created_before",
+        "limit",
+        "cursor",
+        "by",
+        "exact",
+        "purge",
+        "dry_run",
+        "sate",
+    ]);
+    let value = prop_oneof![
+        Just("pending".to_owned()),
+        Just("true".into()),
+        Just("%".into()),
+        "[0-9]{1,20}",
+        "[a-z%,+.:-]{0,12}",
+        Just("2030-01-01T00:00:00Z".into())
+    ];
+    let pair = (name, value).prop_map(|(name, value)| format!("{name}={value}"));
+    let query = prop::collection::vec(pair, 0..4).prop_map(|pairs| pairs.join("&"));
+    let field = prop::sample::select(vec![
+        "action",
+        "ids",
+        "filter",
+        "all",
+        "for",
+        "until",
+        "cursor",
+        "dry_run",
+        "task_id",
+        "retry_all",
+    ]);
+    let value = prop::sample::select(vec![
+        "\"cancel\"",
+        "\"snooze\"",
+        "\"delete\"",
+        "[\"x\"]",
+        "{\"queue\":\"q\"}",
+        "{\"state\":[\"pending\"]}",
+        "true",
+        "1",
+        "-1",
+        "\"1h\"",
+        "null",
+        "\"\\ud800\"",
+        "{}",
+        "[]",
+        "{\"state\":7}",
+        "[[",
+    ]);
+    let member = (field, value).prop_map(|(field, value)| format!("\"{field}\":{value}"));
+    let body = prop::collection::vec(member, 0..4).prop_map(|all| format!("{{{}}}", all.join(",")));
+    (any::<bool>(), (path, query).prop_map(|(path, query)| format!("/{path}?{query}")), body)
+}
+
+#[test]
+fn no_request_makes_the_server_fail() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let api = Api::new();
+    proptest!(ProptestConfig::with_cases(2_000), |((is_read, path, body) in nearly())| {
+        let call = async { if is_read { api.get(&path).await } else { api.post(&path, &body).await } };
+        let answer = runtime.block_on(call);
+        prop_assert!(answer.status < 500, "{path} {body}: {}", answer.text);
+    });
 }

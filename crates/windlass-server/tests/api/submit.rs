@@ -282,6 +282,18 @@ async fn broken_json_is_shown_where_it_breaks() {
 }
 
 #[tokio::test]
+async fn a_problem_does_not_repeat_all_that_was_sent() {
+    let api = Api::new();
+    let long = "\\u0001".repeat(100_000);
+    for body in [format!("{{\"delay\":\"{long}\"}}"), format!("{{\"metadata\":{{\"{long}\":1}}}}")]
+    {
+        let answer = api.post("/tasks", &body).await;
+        answer.is_problem(422, "invalid-request");
+        assert!(answer.text.len() < 10_000, "{}", answer.text.len());
+    }
+}
+
+#[tokio::test]
 async fn keys_keep_tasks_one() {
     let api = Api::new();
     let first = api.submit(r#"{"type":"a","idempotency_key":"k","payload":1}"#).await;
