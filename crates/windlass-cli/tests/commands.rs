@@ -163,10 +163,11 @@ fn queues_are_paused_resumed_and_purged() {
 fn dead_letters_are_run_again_and_removed() {
     let place = Place::new();
     let server = place.dev(&[]);
-    let fails = ["enqueue", "fail", "{}", "--max-retries", "0", "--count", "3", "--wait"];
+    let payload = r#"{"message":"no luck"}"#;
+    let fails = ["enqueue", "fail", payload, "--max-retries", "0", "--count", "3", "--wait"];
     place.run(&fails).exits(6);
     let dead = place.run(&["dlq", "list", "-o", "jsonl"]).exits(0).lines();
-    assert_eq!(dead.len(), 3);
+    assert_eq!((dead.len(), dead[0]["error"].as_str()), (3, Some("no luck")));
     let id = dead[0]["id"].as_str().expect("an id");
     assert_eq!(place.run(&["dlq", "retry", id]).exits(0).json()["changed"], 1);
     place.run(&["task", "wait", id]).exits(6);

@@ -10,6 +10,8 @@ use super::task::{self, ListArgs};
 use crate::caller::{Access, Caller};
 use crate::confirm::confirm;
 use crate::exit::{Done, Failure};
+use crate::output::Style;
+use crate::table::{Table, age, cell, grouped};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -48,7 +50,7 @@ Examples:
 
 pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
     match command {
-        Command::List(args) => task::list(desk, "/api/v1/dlq", args).await,
+        Command::List(args) => task::list(desk, "/api/v1/dlq", args, rows).await,
         Command::Retry { id, filters, all } => {
             let request = match (id, filters.is_empty(), all) {
                 (Some(id), true, false) => json!({"task_id": id}),
@@ -78,6 +80,21 @@ async fn purge(desk: &Desk, caller: &Caller, filters: &Filters) -> Done {
         from = format!("&cursor={}", crate::caller::escaped(cursor));
     }
     let whole = json!({"changed": changed, "next_cursor": null});
-    desk.output
-        .value(&whole, |_| format!("{} dead letters deleted", crate::table::grouped(changed)))
+    desk.output.value(&whole, |_| format!("{} dead letters deleted", grouped(changed)))
+}
+
+fn rows(letters: &[Value], _style: Style) -> Table {
+    let mut table =
+        Table::new(&["id", "type", "queue", "attempts", "died", "error"], "no dead letters");
+    for letter in letters {
+        table.row(vec![
+            cell(&letter["id"]),
+            cell(&letter["type"]),
+            cell(&letter["queue"]),
+            cell(&letter["attempts"]),
+            age(&letter["completed_at"]),
+            cell(&letter["error"]),
+        ]);
+    }
+    table
 }

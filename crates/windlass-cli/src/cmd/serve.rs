@@ -66,6 +66,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
 
 /// Takes the port before anything else is touched.
 pub(super) async fn listen(config: &Config) -> Done<Listener> {
+    allow_open_files();
     let address = SocketAddr::new(config.server.bind, config.server.port);
     Listener::bind(address).await.map_err(|error| {
         let mut failure = Failure::from(error);
@@ -75,6 +76,16 @@ pub(super) async fn listen(config: &Config) -> Done<Listener> {
         }
         failure
     })
+}
+
+/// Each connection is an open file, and many systems allow 1,024 unless more is asked for.
+fn allow_open_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "could not raise the number of open files");
+    }
 }
 
 /// These commands are the server, or beside it: they talk to a store.

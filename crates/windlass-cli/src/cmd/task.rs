@@ -100,7 +100,7 @@ pub(crate) struct ListArgs {
 
 pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
     match command {
-        Command::List(args) => list(desk, "/api/v1/tasks", args).await,
+        Command::List(args) => list(desk, "/api/v1/tasks", args, rows).await,
         Command::Show { id } => {
             let caller = desk.caller(Access::Read).await?;
             let answer = caller.get(&format!("/api/v1/tasks/{}", escaped(&id))).await?;
@@ -133,7 +133,12 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
 }
 
 /// Lists tasks of a route, one page or all of them.
-pub(super) async fn list(desk: &Desk, route: &str, args: ListArgs) -> Done {
+pub(super) async fn list(
+    desk: &Desk,
+    route: &str,
+    args: ListArgs,
+    rows: fn(&[Value], Style) -> Table,
+) -> Done {
     let caller = desk.caller(Access::Read).await?;
     let mut cursor = args.cursor.clone();
     let mut all: Option<Vec<Value>> = None;
@@ -166,7 +171,7 @@ pub(super) async fn list(desk: &Desk, route: &str, args: ListArgs) -> Done {
 }
 
 /// Tasks as a table.
-pub(super) fn rows(tasks: &[Value], style: Style) -> Table {
+fn rows(tasks: &[Value], style: Style) -> Table {
     let headings = &["id", "type", "queue", "priority", "state", "attempts", "created"];
     let mut table = Table::new(headings, "no tasks");
     for task in tasks {

@@ -3,28 +3,36 @@
 use axum::extract::{Request, State as Shares};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use windlass_core::store::{Action, Changed, Filter};
+use windlass_core::store::{Action, Changed, Filter, GetParams, Parts};
 use windlass_core::{State, TaskId};
 
 use super::bulk::{flag, sweep};
 use super::task::conflict;
-use super::tasks::page;
 use crate::app::Shared;
 use crate::body;
 use crate::fields::Object;
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::{FILTERS, PAGING, RawQuery};
 use crate::sweep::{self, Sweep, Swept};
-use crate::wire::{Json, filter};
+use crate::wire::task::Task;
+use crate::wire::{Json, List, filter};
 
 /// All filters but the state, which is settled.
 const FILTERS_OF_DEAD: &[&str] = FILTERS.split_at(1).1;
 
-/// A page of dead letters.
+/// A page of dead letters, each with the error that it died of: that is what one comes here for.
 pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
     let mut params = query.read(&[FILTERS_OF_DEAD, &PAGING])?.page()?;
     params.filter.states = vec![State::DeadLetter];
-    page(&shared, params).await
+    let mut page = shared.store().list(params).await?;
+    let ids = page.tasks.iter().map(|task| task.id.clone()).collect();
+    let parts = Parts { history: true, ..Parts::NONE };
+    let histories = shared.store().get(GetParams { ids, parts }).await?;
+    for (task, found) in page.tasks.iter_mut().zip(histories) {
+        task.history = found.map(|found| found.history).unwrap_or_default();
+    }
+    let data = page.tasks.iter().map(Task::listed).collect();
+    Ok(Json(StatusCode::OK, List { data, next_cursor: page.next_cursor }).into_response())
 }
 
 /// Runs dead letters again: one, those that match a filter, or all.

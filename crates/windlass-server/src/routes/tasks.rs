@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use windlass_core::State;
-use windlass_core::store::{Filter, ListParams};
+use windlass_core::store::Filter;
 
 use crate::app::Shared;
 use crate::problem::{Outcome, Problem};
@@ -18,11 +18,7 @@ use crate::wire::{Counts, Json, List};
 
 /// A page of tasks.
 pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
-    page(&shared, query.read(&[&FILTERS, &PAGING])?.page()?).await
-}
-
-/// Answers one page.
-pub(super) async fn page(shared: &Shared, params: ListParams) -> Outcome<Response> {
+    let params = query.read(&[&FILTERS, &PAGING])?.page()?;
     let page = shared.store().list(params).await?;
     let data = page.tasks.iter().map(Task::listed).collect();
     Ok(Json(StatusCode::OK, List { data, next_cursor: page.next_cursor }).into_response())

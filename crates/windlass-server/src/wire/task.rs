@@ -57,7 +57,8 @@ impl<'a> Task<'a> {
         Self { payload, payload_base64, result, result_base64, ..Self::listed(record) }
     }
 
-    /// A task as it stands in lists: payload, result and error are null.
+    /// A task as it stands in lists: payload and result are null, and so is the error where its history
+    /// was not read.
     pub(crate) fn listed(record: &'a TaskRecord) -> Self {
         let (spec, extras) = (&record.spec, &record.spec.extras);
         Self {
