@@ -264,3 +264,39 @@ fn accept(id: TaskId, inserted: Inserted) -> Result<(TaskId, bool)> {
 fn runtime_ended() -> Error {
     Error::new(ErrorKind::Unavailable, "the runtime ended before the submit was answered")
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::unique::{Hold, OnConflict, Unique};
+    use windlass_testkit::fleet;
+
+    use super::*;
+
+    fn task(client: &Client, payload: &'static str, options: Options) -> NewTask {
+        options.into_task("do", Bytes::from_static(payload.as_bytes()), client.config()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn tasks_with_and_without_keys_are_answered_in_order() {
+        let client = Client::new(fleet::memory());
+        let rule = |on_conflict| Unique { key: None, hold: Hold::UntilFinished, on_conflict };
+        let answers = client
+            .insert_all(vec![
+                task(&client, "1", Options::new()),
+                task(&client, "2", Options::new().unique_rule(rule(OnConflict::Reject))),
+                task(&client, "3", Options::new()),
+                task(&client, "2", Options::new().unique_rule(rule(OnConflict::Reject))),
+                task(&client, "2", Options::new().unique_rule(rule(OnConflict::Return))),
+            ])
+            .await;
+        let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+        for (at, payload) in [(0, "1"), (1, "2"), (2, "3")] {
+            let (id, inserted) = &answers[at];
+            assert!(inserted.is_new(), "{at}: {inserted:?}");
+            assert_eq!(client.get(id).await.unwrap().unwrap().payload, payload);
+        }
+        let first = &answers[1].0;
+        assert!(matches!(&answers[3].1, Inserted::Conflict { holder } if holder == first));
+        assert!(matches!(&answers[4].1, Inserted::Existing { id, .. } if id == first));
+    }
+}

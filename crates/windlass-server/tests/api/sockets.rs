@@ -229,15 +229,18 @@ async fn a_slow_body_is_cut_off() {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_cut_off() {
-    let server = Server::start(Bounds { write_stall: Duration::from_millis(50), ..bounds() }).await;
+    let write_stall = Duration::from_millis(50);
+    let server = Server::start(Bounds { connections_max: 1, write_stall, ..bounds() }).await;
     let payload = "x".repeat(1_000_000);
     let id = server.api.submit(&format!("{{\"payload\":\"{payload}\"}}")).await;
     let mut stream = server.connect().await;
     // More answers than all buffers on the way can hold, and none of them is read.
     let request = format!("GET /api/v1/tasks/{id} HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(200);
-    let _ = stream.write_all(request.as_bytes()).await;
-    let stopping = server.stop_soon();
-    stopping.await.unwrap().unwrap();
+    send_until(&server, &mut stream, request.as_bytes(), Call::Get).await;
+    // Its seat is the only one: when it is free, the client was cut off.
+    while server.send("GET", "/healthz", "", "").await.1.status == 503 {}
+    drop(stream);
+    server.stop().await;
 }
 
 #[tokio::test]
