@@ -1,6 +1,8 @@
 //! The binary `windlass`. Commands live in `cmd`, one file each.
 
 mod cmd;
+#[cfg_attr(not(test), expect(dead_code, reason = "the commands that use it are being written"))]
+mod handlers;
 
 use std::process::ExitCode;
 

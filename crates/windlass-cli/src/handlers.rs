@@ -1,0 +1,25 @@
+//! What the workers of the binary run: built-in kinds, or a command for every kind.
+
+mod builtin;
+mod demo;
+mod exec;
+#[cfg(test)]
+mod testing;
+
+use windlass::{Unknown, WorkerBuilder};
+
+#[expect(unused_imports, reason = "the commands that use it are being written")]
+pub(crate) use self::demo::demo;
+#[expect(unused_imports, reason = "the commands that use it are being written")]
+pub(crate) use self::exec::settled;
+
+/// Gives a worker its handlers: the built-in kinds, or with `exec` that command for all kinds.
+///
+/// Whoever uses `exec` calls [`settled`] after the worker has ended.
+pub(crate) fn register(builder: WorkerBuilder<()>, exec: Option<String>) -> WorkerBuilder<()> {
+    match exec {
+        Some(command) => exec::add(builder, command),
+        // Another worker of the fleet, an application's own, may know what we do not.
+        None => builtin::add(builder).unknown(Unknown::GivenBack),
+    }
+}

@@ -1,0 +1,119 @@
+//! A command for every task: payload in, result out, and its exit status says how the run ended.
+
+mod group;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::process::Command;
+use windlass::{Context, Failure, Outcome, RawTask, WorkerBuilder, cancelled, discard, snooze};
+
+use self::group::Running;
+pub(crate) use self::group::settled;
+use self::streams::{Output, talk};
+
+/// The task can never succeed. (From `sysexits.h`: the input data was incorrect.)
+const DISCARD: i32 = 65;
+/// Not now. (From `sysexits.h`: temporary failure.)
+const SNOOZE: i32 = 75;
+const SNOOZE_FOR: Duration = Duration::from_secs(10);
+/// How long a command that was told to end may take for it.
+const GRACE: Duration = Duration::from_secs(5);
+/// How much of what a command wrote to stderr becomes the error; the end of it.
+const ERROR_BYTES_MAX: usize = 16 * 1024;
+
+/// Runs the command for tasks of all kinds.
+pub(super) fn add(builder: WorkerBuilder<()>, command: String) -> WorkerBuilder<()> {
+    add_with(builder, command, GRACE)
+}
+
+fn add_with(builder: WorkerBuilder<()>, command: String, grace: Duration) -> WorkerBuilder<()> {
+    let command: Arc<str> = command.into();
+    builder.handle_any(move |task, cx| {
+        let command = Arc::clone(&command);
+        async move { execute(&command, grace, task, cx).await }
+    })
+}
+
+async fn execute(command: &str, grace: Duration, task: RawTask, cx: Context<()>) -> Outcome<Bytes> {
+    let limits = cx.client().config().limits;
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", command])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    set_environment(&mut shell, std::env::vars_os().map(|(name, _)| name), &task, &cx);
+    let child = shell.spawn().map_err(|error| format!("start the command: {error}"))?;
+    // From here on, whoever drops this run (a timeout, a lost lease, the end of the worker) ends the
+    // command with it.
+    let mut running = Running::new(child, grace)?;
+    let mut output = Output::new(limits.result_bytes_max, ERROR_BYTES_MAX);
+    let status = tokio::select! {
+        status = talk(running.child(), task.payload, &mut output) => status?,
+        () = cx.cancelled() => {
+            running.end().await;
+            return Err(cancelled());
+        }
+    };
+    let Some(status) = status else {
+        running.end().await;
+        let most = limits.result_bytes_max;
+        return Err(format!("the command printed more than {most} bytes, the most kept").into());
+    };
+    judge(status, output, limits.error_bytes_max)
+}
+
+/// Tells the command which task it runs, and hides from it what is none of its business: tokens, and
+/// URLs of stores, which hold passwords. All of ours go, so that none is forgotten when one is added.
+fn set_environment(
+    shell: &mut Command,
+    inherited: impl Iterator<Item = OsString>,
+    task: &RawTask,
+    cx: &Context<()>,
+) {
+    for name in inherited.filter(|name| name.as_encoded_bytes().starts_with(b"WINDLASS_")) {
+        shell.env_remove(name);
+    }
+    shell
+        .env("WINDLASS_TASK_ID", cx.task_id().to_string())
+        .env("WINDLASS_EPOCH", cx.epoch().to_string())
+        .env("WINDLASS_ATTEMPT", cx.attempt().to_string())
+        .env("WINDLASS_TYPE", task.kind.as_str())
+        .env("WINDLASS_QUEUE", cx.queue().as_str());
+}
+
+/// What a command that has ended by itself makes of its run.
+fn judge(status: ExitStatus, output: Output, error_bytes_max: usize) -> Outcome<Bytes> {
+    match status.code() {
+        Some(0) => Ok(output.printed()),
+        Some(SNOOZE) => Err(snooze(SNOOZE_FOR)),
+        Some(DISCARD) => Err(discard(complaint(status, &output, error_bytes_max))),
+        _ => Err(Failure::from(complaint(status, &output, error_bytes_max))),
+    }
+}
+
+/// The end of what it wrote to stderr; its exit status when that is nothing.
+fn complaint(status: ExitStatus, output: &Output, bytes_max: usize) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    let text = String::from_utf8_lossy(output.complained());
+    let text = text.trim();
+    if text.is_empty() {
+        return match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, Some(signal)) => format!("killed by signal {signal}"),
+            (None, None) => status.to_string(),
+        };
+    }
+    // The reason stands last, and bytes that are no text have made the text longer.
+    let bytes_max = bytes_max.min(ERROR_BYTES_MAX);
+    text[text.ceil_char_boundary(text.len().saturating_sub(bytes_max))..].to_owned()
+}

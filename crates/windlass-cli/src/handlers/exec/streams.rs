@@ -1,0 +1,105 @@
+//! What goes into a command and comes out of it, never more in memory than may be kept.
+
+use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::Child;
+
+/// How long after the shell's end its pipes may stay open. What the shell wrote is there by then; who
+/// still holds them is a process that it has left behind.
+const MOMENT: Duration = Duration::from_millis(500);
+/// How much is read at once: as much as a pipe holds.
+const CHUNK: usize = 64 * 1024;
+
+/// What a command has written.
+pub(super) struct Output {
+    printed: Vec<u8>,
+    printed_max: usize,
+    complained: Vec<u8>,
+    complained_max: usize,
+}
+
+impl Output {
+    pub(super) fn new(printed_max: usize, complained_max: usize) -> Self {
+        Self { printed: Vec::new(), printed_max, complained: Vec::new(), complained_max }
+    }
+
+    /// All of stdout.
+    pub(super) fn printed(self) -> Bytes {
+        self.printed.into()
+    }
+
+    /// The end of stderr.
+    pub(super) fn complained(&self) -> &[u8] {
+        let surplus = self.complained.len().saturating_sub(self.complained_max);
+        &self.complained[surplus..]
+    }
+}
+
+/// Feeds a command its input and gathers its output until the shell has exited; `None` as soon as it
+/// has printed more than may be kept.
+pub(super) async fn talk(
+    child: &mut Child,
+    input: Bytes,
+    output: &mut Output,
+) -> io::Result<Option<ExitStatus>> {
+    let Output { printed, printed_max, complained, complained_max } = output;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let feed = async {
+        if let Some(mut stdin) = stdin {
+            // A command need not read its input; the pipe is then broken, and that is no failure.
+            let _ = stdin.write_all(&input).await;
+        }
+    };
+    let gather = async {
+        let gather_printed = each(stdout, |chunk| {
+            printed.extend_from_slice(chunk);
+            printed.len() <= *printed_max
+        });
+        let gather_complained = each(stderr, |chunk| {
+            complained.extend_from_slice(chunk);
+            if complained.len() > 2 * *complained_max {
+                complained.drain(..complained.len() - *complained_max);
+            }
+            true
+        });
+        tokio::try_join!(gather_printed, gather_complained)
+    };
+    tokio::pin!(feed, gather);
+    let (mut is_fed, mut is_gathered) = (false, false);
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status?,
+            () = &mut feed, if !is_fed => is_fed = true,
+            all = &mut gather, if !is_gathered => match all {
+                Ok(_) => is_gathered = true,
+                Err(TooMuch) => return Ok(None),
+            },
+        }
+    };
+    if !is_gathered && let Ok(Err(TooMuch)) = tokio::time::timeout(MOMENT, gather).await {
+        return Ok(None);
+    }
+    Ok(Some(status))
+}
+
+struct TooMuch;
+
+/// Reads a pipe to its end, as long as the chunks are taken.
+async fn each(
+    pipe: Option<impl AsyncRead + Unpin>,
+    mut take: impl FnMut(&[u8]) -> bool,
+) -> Result<(), TooMuch> {
+    let Some(mut pipe) = pipe else { return Ok(()) };
+    let mut chunk = vec![0; CHUNK];
+    // A pipe that cannot be read has nothing more to say.
+    while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
+        if !take(&chunk[..count]) {
+            return Err(TooMuch);
+        }
+    }
+    Ok(())
+}
