@@ -30,8 +30,8 @@ pub(crate) struct Field<'a> {
 impl<'a> Object<'a> {
     /// Reads a body that is one object with none but these fields.
     pub(crate) fn read(body: &'a [u8], known: &[&str]) -> Outcome<Self> {
-        let mut members: Members<'a> = serde_json::from_slice(body).map_err(malformed)?;
-        members.prefix = String::new();
+        let members: Members<'a> =
+            serde_json::from_slice(body).map_err(|error| malformed(&error, "an object"))?;
         members.checked("the body", Some(known)).map(Self)
     }
 
@@ -163,17 +163,15 @@ impl<'a> Field<'a> {
 
 /// The first `wanted` items of a list, each as it was sent, and how many there are.
 pub(crate) fn items(json: &[u8], wanted: usize) -> Outcome<(Vec<&RawValue>, usize)> {
-    let items: Items<'_> = SeqSeed(wanted).read(json).map_err(malformed)?;
+    let items: Items<'_> =
+        SeqSeed(wanted).read(json).map_err(|error| malformed(&error, "an array"))?;
     Ok((items.first, items.count))
 }
 
-/// The problem of a body that is not what it should be, with the place where that shows.
-pub(crate) fn malformed(error: serde_json::Error) -> Problem {
+/// The problem of a body that is no JSON, with the place where that shows, or JSON of another sort.
+fn malformed(error: &serde_json::Error, wanted: &str) -> Problem {
     if error.is_data() {
-        return Problem::new(
-            Slug::InvalidRequest,
-            "the body must be a JSON object or array, as documented",
-        );
+        return Problem::new(Slug::InvalidRequest, format!("the body must be {wanted}"));
     }
     Problem::new(Slug::MalformedJson, format!("malformed JSON: {error}"))
         .with("line", error.line())

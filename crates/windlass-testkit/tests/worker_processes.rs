@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use processes::{Process, Scene};
 use windlass_core::history::{Happening, last_run};
-use windlass_core::store::{Filter, ListParams};
+use windlass_core::store::{Depth, Filter, ListParams};
 use windlass_core::{Clock, Epoch, State, SystemClock, TaskId, TaskRecord, Timestamp};
 use windlass_engine::Configure;
 use windlass_testkit::fleet::{Do, ENDLESS};
@@ -58,6 +58,19 @@ impl Scene {
     async fn end(&self, mut worker: Process) {
         worker.terminate();
         assert!(tokio::task::spawn_blocking(move || worker.ended()).await.unwrap().success());
+    }
+
+    /// Stops a process, but not in the middle of a transaction: there it would keep the lock of the
+    /// file, and nobody could write until it goes on.
+    async fn pause(&self, process: &Process) {
+        loop {
+            process.signal("-STOP");
+            let write = self.store.inspect(Depth::Ping);
+            if tokio::time::timeout(Duration::from_secs(1), write).await.is_ok() {
+                return;
+            }
+            process.signal("-CONT");
+        }
     }
 
     /// Kills a worker; answers what ran there.
@@ -180,7 +193,7 @@ async fn a_worker_paused_past_its_lease_comes_back_under_a_new_id_and_takes_noth
     let task = scene.client.enqueue(Do(ENDLESS)).await.unwrap();
     let paused = scene.start().await;
     let before = scene.alive(&paused).await;
-    paused.signal("-STOP");
+    scene.pause(&paused).await;
     // It is ready when the task was taken from the other and runs here.
     let other = scene.start().await;
     let taken_over = task.record().await.unwrap();
