@@ -26,7 +26,7 @@ type Result<T = (), E = Box<dyn std::error::Error + Send + Sync>> = std::result:
 enum Chore {
     /// Find what the tests need and install what is missing from Debian's packages.
     Setup,
-    /// Run every test: setup, `cargo test --workspace`, a short power-cut torture.
+    /// Run every test: setup, `cargo test --workspace`, short tortures.
     Test(test::Args),
     /// Check format, lints and the rules of the repository.
     Check,
