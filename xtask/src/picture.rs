@@ -109,7 +109,7 @@ fn draw(screen: &vt100::Screen) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" font-family=\"ui-monospace,Menlo,Consolas,monospace\" \
-         font-size=\"14\" xml:space=\"preserve\">\n\
+         font-size=\"14\">\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#16181d\"/>\n"
     );
     for row in 0..used {
@@ -140,7 +140,10 @@ fn pieces(screen: &vt100::Screen, row: u16) -> Vec<(u16, String, String)> {
             _ => pieces.push((at, text, look)),
         }
     }
-    pieces.retain(|(_, text, _)| !text.trim().is_empty());
+    for (_, text, _) in &mut pieces {
+        text.truncate(text.trim_end().len());
+    }
+    pieces.retain(|(_, text, _)| !text.is_empty());
     pieces
 }
 
@@ -163,6 +166,7 @@ fn look(screen: &vt100::Screen, row: u16, at: u16) -> String {
     format!("fill=\"{colour}\"{weight}")
 }
 
+/// Spaces that no viewer folds into one, and nothing that ends a text.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace(' ', "\u{a0}")
 }
