@@ -11,6 +11,9 @@ use crate::Result;
 use crate::torture::chance::{below, pick};
 use crate::torture::guard;
 
+/// How long a process may take to say that it runs.
+const SPEAK_WITHIN: Duration = Duration::from_secs(10);
+
 /// What to do to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
@@ -92,7 +95,15 @@ impl<'a> Fleet<'a> {
         let deeds: &[Deed] = if self.seats.len() == 1 {
             &[Deed::Kill]
         } else {
-            &[Deed::Kill, Deed::Kill, Deed::Kill, Deed::Pause, Deed::Pause, Deed::Terminate]
+            &[
+                Deed::Kill,
+                Deed::Kill,
+                Deed::Kill,
+                Deed::Pause,
+                Deed::Pause,
+                Deed::Pause,
+                Deed::Terminate,
+            ]
         };
         match *pick(deeds, &mut self.dice) {
             Deed::Kill => {
@@ -109,12 +120,23 @@ impl<'a> Fleet<'a> {
             }
             Deed::Terminate => {
                 self.done.terminations += 1;
+                self.hear_from(at)?;
                 self.seats[at].process.terminate()?;
                 // One that does not end is left to the auditor, and to the guard of its child.
                 wait_down(&mut [&mut self.seats[at].process], STOP_WITHIN)?;
                 self.replace(at)
             }
         }
+    }
+
+    /// Waits for its first word: before that it may not yet listen for signals, and there is nothing
+    /// that it could end in order.
+    fn hear_from(&mut self, at: usize) -> Result {
+        let until = Instant::now() + SPEAK_WITHIN;
+        while !self.seats[at].process.has_spoken() && Instant::now() < until {
+            self.rest(TICK)?;
+        }
+        Ok(())
     }
 
     fn replace(&mut self, at: usize) -> Result {
@@ -156,8 +178,9 @@ impl<'a> Fleet<'a> {
 
     /// Ends all in order, servers last, and waits for it; who does not end is killed without a word.
     pub(super) fn stop(mut self) -> Result<Deeds> {
-        for seat in self.seats.iter().rev() {
-            seat.process.terminate()?;
+        for at in (0..self.seats.len()).rev() {
+            self.hear_from(at)?;
+            self.seats[at].process.terminate()?;
         }
         let mut processes: Vec<_> = self.seats.iter_mut().map(|seat| &mut seat.process).collect();
         wait_down(&mut processes, STOP_WITHIN)?;

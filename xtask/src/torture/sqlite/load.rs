@@ -29,6 +29,13 @@ const MAX_CRASHES: u32 = 1_000;
 /// The queues of the load, as `windlass worker` takes them.
 pub(super) const QUEUES: [(&str, u32); 2] = [("torture-a", 3), ("torture-b", 1)];
 
+/// How long runs take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Runs {
+    AreShort,
+    SomeOutlastALease,
+}
+
 /// The submitting threads; they end when this is dropped.
 pub(super) struct Load {
     is_over: Arc<AtomicBool>,
@@ -36,7 +43,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn start(folder: &Path, server: &Port, seed: u64) -> Result<Self> {
+    pub(super) fn start(folder: &Path, server: &Port, seed: u64, runs: Runs) -> Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut load = Self { is_over, threads: Vec::new() };
         for number in 0..SUBMITTERS {
@@ -46,6 +53,7 @@ impl Load {
                 server: server.clone(),
                 client: Client::new(server.clone()),
                 dice: Dice::seeded(seed ^ (number + 1)),
+                runs,
                 is_over: Arc::clone(&load.is_over),
                 serial: AtomicU32::new(0),
             };
@@ -80,6 +88,7 @@ struct Submitter {
     server: Port,
     client: Client,
     dice: Dice,
+    runs: Runs,
     is_over: Arc<AtomicBool>,
     serial: AtomicU32,
 }
@@ -140,8 +149,11 @@ impl Submitter {
             92..96 => (Wish::FailAlways, 1),
             _ => (Wish::Discard, 3),
         };
-        let takes_ms =
-            if below(dice, 10) == 0 { 300 + below(dice, 1_000) } else { below(dice, 50) };
+        let takes_ms = match below(dice, 100) {
+            0..3 if self.runs == Runs::SomeOutlastALease => 4_000 + below(dice, 2_000),
+            0..12 => 300 + below(dice, 1_000),
+            _ => below(dice, 50),
+        };
         let delay_ms = if below(dice, 6) == 0 { below(dice, 2_000) } else { 0 };
         // Beyond a KiB stores may keep payloads apart.
         let padding = if below(dice, 8) == 0 { 20_000 } else { below(dice, 100) };
@@ -204,8 +216,8 @@ impl Submitter {
                 }
             }
             Some(202) => self.journal.say(Fact::CancelAcknowledged { id, is_running: true })?,
-            // Finished already, or not answered.
-            Some(409) | None => {}
+            // Finished already; or lost, which the auditor will see; or not answered.
+            Some(404 | 409) | None => {}
             Some(status) => return Err(format!("a cancel was answered with {status}").into()),
         }
         Ok(())
@@ -217,7 +229,7 @@ impl Submitter {
         let status = self.ask(&Request { method: "DELETE", path: &path, body: b"" }, sent)?;
         match status {
             Some(200 | 204) => self.journal.say(Fact::DeleteAcknowledged { id }),
-            None => Ok(()),
+            Some(404) | None => Ok(()),
             Some(status) => Err(format!("a removal was answered with {status}").into()),
         }
     }

@@ -155,6 +155,11 @@ impl Process {
         port_in(&std::fs::read_to_string(&self.words).ok()?)
     }
 
+    /// Whether it has said anything.
+    pub(super) fn has_spoken(&self) -> bool {
+        std::fs::metadata(&self.words).is_ok_and(|words| words.len() > 0)
+    }
+
     /// The last that it said.
     pub(super) fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.words).unwrap_or_default();
