@@ -137,6 +137,8 @@ impl Attack {
         let folder = tempfile::Builder::new().prefix("windlass-torture-").tempdir()?;
         match self.judge(binary, folder.path()) {
             Ok(true) => Ok(true),
+            // Nothing was judged.
+            Err(error) if guard::check_interrupted().is_err() => Err(error),
             // Whatever went wrong, the folder is what there is to find out why.
             outcome => {
                 eprintln!("{}: the evidence is kept in {}", self.name, folder.keep().display());
