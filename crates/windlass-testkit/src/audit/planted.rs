@@ -336,6 +336,31 @@ fn the_drain_takes_too_long_or_does_not_end() {
 }
 
 #[test]
+fn a_payload_cut_by_the_kill_of_its_worker_is_counted() {
+    let mut evidence = Evidence::of_a_good_life();
+    for line in &mut evidence.lines {
+        if let Fact::RunStarted { epoch: Epoch(4), payload, .. } = &mut line.fact {
+            // Its worker was killed a moment before it could begin to read.
+            (line.at, *payload) = (at(KILLED + 1), Digest::of(b""));
+        }
+    }
+    let findings = evidence.judge();
+    assert_eq!((findings.violations, findings.counts.payloads_cut), (Vec::new(), 1));
+}
+
+#[test]
+fn a_crash_of_a_worker_that_nobody_touched_is_counted() {
+    let mut evidence = Evidence::of_a_good_life();
+    for line in &mut evidence.lines {
+        if let Fact::RunStarted { epoch: Epoch(4), process, .. } = &mut line.fact {
+            *process = SURVIVOR;
+        }
+    }
+    let findings = evidence.judge();
+    assert_eq!((findings.violations, findings.counts.crashes_unexplained), (Vec::new(), 1));
+}
+
+#[test]
 fn what_is_no_line_is_an_error() {
     for text in ["hello", "1 hello", "x drained", "1 run-ended a 1 exploded", "1 submit-refused"] {
         assert!(Log::read([text]).is_err(), "{text}");
