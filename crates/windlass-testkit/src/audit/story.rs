@@ -70,7 +70,9 @@ pub(super) struct Process {
 impl Process {
     /// Whether it was killed or paused at some time of the span.
     pub(super) fn was_disturbed(&self, from: Moment, to: Moment) -> bool {
-        let is_killed = self.killed.is_some_and(|at| at <= to);
+        // Who was asked to end and did not is done away with in the end, at an unknown moment.
+        let is_stuck = self.down.is_none() && self.terminated.is_some_and(|at| at <= to);
+        let is_killed = self.killed.is_some_and(|at| at <= to) || is_stuck;
         let is_stopped = |(stopped, resumed): &(Moment, Option<Moment>)| {
             *stopped <= to && resumed.is_none_or(|resumed| resumed >= from)
         };

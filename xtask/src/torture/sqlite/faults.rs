@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use windlass_core::dice::Dice;
 
 use super::http::Port;
-use super::process::{Process, Role, Yard, wait_down};
+use super::process::{Process, Role, Yard};
 use super::{LEASE, STOP_WITHIN, SWEEP, TICK};
 use crate::Result;
 use crate::torture::chance::{below, pick};
@@ -36,6 +36,8 @@ struct Seat {
     process: Process,
     /// Set while it is paused.
     resume_at: Option<Instant>,
+    /// It was asked to end.
+    is_leaving: bool,
 }
 
 /// All processes of an installation.
@@ -52,7 +54,7 @@ impl<'a> Fleet<'a> {
         let mut fleet = Self { yard, port, seats: Vec::new(), dice, done: Deeds::default() };
         for role in roles {
             let process = yard.start(*role)?;
-            fleet.seats.push(Seat { process, resume_at: None });
+            fleet.seats.push(Seat::new(process));
         }
         Ok(fleet)
     }
@@ -120,13 +122,24 @@ impl<'a> Fleet<'a> {
             }
             Deed::Terminate => {
                 self.done.terminations += 1;
-                self.hear_from(at)?;
-                self.seats[at].process.terminate()?;
-                // One that does not end is left to the auditor, and to the guard of its child.
-                wait_down(&mut [&mut self.seats[at].process], STOP_WITHIN)?;
+                self.end_in_order(at)?;
                 self.replace(at)
             }
         }
+    }
+
+    /// Asks it to end and waits until it has. Time goes on for the others meanwhile: one that is paused
+    /// may hold the lock of the file. One that does not end is left to the auditor, and to the guard of
+    /// its child.
+    fn end_in_order(&mut self, at: usize) -> Result {
+        self.hear_from(at)?;
+        self.seats[at].is_leaving = true;
+        self.seats[at].process.terminate()?;
+        let until = Instant::now() + STOP_WITHIN;
+        while !self.seats[at].process.look()? && Instant::now() < until {
+            self.rest(TICK)?;
+        }
+        Ok(())
     }
 
     /// Waits for its first word: before that it may not yet listen for signals, and there is nothing
@@ -145,7 +158,7 @@ impl<'a> Fleet<'a> {
             self.port.set(0);
         }
         let process = self.yard.start(role)?;
-        self.seats[at] = Seat { process, resume_at: None };
+        self.seats[at] = Seat::new(process);
         Ok(())
     }
 
@@ -158,7 +171,7 @@ impl<'a> Fleet<'a> {
             guard::check_interrupted()?;
             for at in 0..self.seats.len() {
                 self.seats[at].resume_if(|resume_at| now >= resume_at)?;
-                if self.seats[at].process.look()? {
+                if self.seats[at].process.look()? && !self.seats[at].is_leaving {
                     let process = &self.seats[at].process;
                     let name = process.role.as_str();
                     eprintln!("{name} ended by itself:\n{}", process.last_words());
@@ -176,19 +189,20 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Ends all in order, servers last, and waits for it; who does not end is killed without a word.
+    /// Ends all in order, servers last.
     pub(super) fn stop(mut self) -> Result<Deeds> {
         for at in (0..self.seats.len()).rev() {
-            self.hear_from(at)?;
-            self.seats[at].process.terminate()?;
+            self.end_in_order(at)?;
         }
-        let mut processes: Vec<_> = self.seats.iter_mut().map(|seat| &mut seat.process).collect();
-        wait_down(&mut processes, STOP_WITHIN)?;
         Ok(self.done)
     }
 }
 
 impl Seat {
+    const fn new(process: Process) -> Self {
+        Self { process, resume_at: None, is_leaving: false }
+    }
+
     fn resume_if(&mut self, is_time: impl FnOnce(Instant) -> bool) -> Result {
         if self.resume_at.is_some_and(is_time) {
             self.resume_at = None;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -185,22 +185,6 @@ fn port_in(text: &str) -> Option<u16> {
     let (_, rest) = text.split_once("http://127.0.0.1:")?;
     let end = rest.find(|c: char| !c.is_ascii_digit())?;
     rest[..end].parse().ok()
-}
-
-/// Waits until all have ended, but no longer than this; answers whether they have.
-pub(super) fn wait_down(processes: &mut [&mut Process], at_most: Duration) -> Result<bool> {
-    let until = Instant::now() + at_most;
-    loop {
-        let mut is_any_up = false;
-        for process in &mut *processes {
-            is_any_up |= !process.look()?;
-        }
-        if !is_any_up || Instant::now() >= until {
-            return Ok(!is_any_up);
-        }
-        guard::check_interrupted()?;
-        std::thread::sleep(super::TICK);
-    }
 }
 
 /// Builds the program under attack and answers where it is.
