@@ -154,8 +154,7 @@ impl Station {
         let arrive = |task: Claimed| {
             let controls = self.leases.add(&task, &worker);
             if !is_ours {
-                controls.cancel.cancel();
-                controls.stop.cancel();
+                controls.give_up();
             }
             let pass = if task.is_suspect() { pass.take() } else { None };
             Waiting { task, controls, since, pass }
