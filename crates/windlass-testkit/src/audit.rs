@@ -112,8 +112,6 @@ pub struct Counts {
     pub releases: usize,
     /// Pairs of runs of one task at one time, after the earlier one's worker was killed or stopped.
     pub overlaps_excused: usize,
-    /// Handlers whose worker was killed before it had given them the whole payload.
-    pub payloads_cut: usize,
     /// From the last fault to the last end.
     pub drain_ms: Option<u64>,
 }
