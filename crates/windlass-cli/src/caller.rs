@@ -13,7 +13,7 @@ use windlass::{Client, Opening};
 use windlass_server::{App, Method};
 
 use crate::exit::{Code, Done, Failure};
-use crate::settings::{Server, Settings};
+use crate::settings::{Server, Settings, without_password};
 
 /// How long a server may take to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -162,7 +162,8 @@ async fn ask(
         let what = if cause.is_timeout() { "no answer in time from" } else { "cannot reach" };
         // The cause names the URL with all that may be in it; its own causes do not.
         let cause = cause.without_url();
-        Failure::new(Code::Unreachable, format!("{what} the server: {}", innermost(&cause)))
+        let url = without_password(&server.url);
+        Failure::new(Code::Unreachable, format!("{what} {url}: {}", innermost(&cause)))
     };
     let answer = request.send().await.map_err(told)?;
     let status = answer.status().as_u16();

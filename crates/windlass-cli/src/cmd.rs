@@ -140,6 +140,10 @@ impl Cli {
         matches!(self.command, Command::Dev(_) | Command::Serve(_) | Command::Worker(_))
     }
 
+    pub(crate) fn is_measurement(&self) -> bool {
+        matches!(self.command, Command::Bench(_))
+    }
+
     pub(crate) fn verbose(&self) -> u8 {
         self.globals.verbose
     }

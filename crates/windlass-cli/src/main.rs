@@ -23,7 +23,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log_to_stderr(cli.verbose(), cli.minds_signals());
+    log_to_stderr(&cli);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return end(Err(Failure::new(Code::Error, format!("start: {error}")))),
@@ -56,9 +56,11 @@ fn end(outcome: exit::Done) -> ExitCode {
 }
 
 /// Long-running commands tell what they do; the others speak up when something is wrong.
-fn log_to_stderr(verbose: u8, is_long_running: bool) {
+fn log_to_stderr(cli: &Cli) {
     use tracing_subscriber::EnvFilter;
-    let level = match (verbose, is_long_running) {
+    let level = match (cli.verbose(), cli.minds_signals()) {
+        // What a measurement does on purpose is no cause for warnings.
+        (0, false) if cli.is_measurement() => "error",
         (0, false) => "warn",
         (0, true) | (1, false) => "warn,windlass=info,windlass_engine=info,windlass_server=info",
         (1, true) | (2, _) => "info,windlass=debug,windlass_engine=debug,windlass_server=debug",

@@ -69,14 +69,14 @@ impl Output {
             Format::Json => self.line(&one_line(&text(answer)?)),
             Format::Jsonl => {
                 let list: List = answer.read()?;
-                list.data.iter().try_for_each(|item| self.line(&one_line(item.get())))
+                list.data.iter().try_for_each(|item| self.line(&one_line(item.get())))?;
+                tell_of_more(&list);
+                Ok(())
             }
             Format::Table => {
                 let list: List = answer.read()?;
                 self.table(&rows(&values(&list)?, self.style()))?;
-                if let Some(cursor) = list.next_cursor {
-                    eprintln!("there is more: --cursor {cursor}");
-                }
+                tell_of_more(&list);
                 Ok(())
             }
         }
@@ -146,6 +146,12 @@ pub(crate) fn values(list: &List) -> Done<Vec<Value>> {
         .map(|item| lenient(item.get()))
         .collect::<Result<_, _>>()
         .map_err(|cause| Failure::new(Code::Error, format!("read the answer: {cause}")))
+}
+
+fn tell_of_more(list: &List) {
+    if let Some(cursor) = &list.next_cursor {
+        eprintln!("there is more: --cursor {cursor}, or --all");
+    }
 }
 
 /// JSON on one line: a line break can only stand between its tokens, never inside a string.

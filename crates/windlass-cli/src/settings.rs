@@ -1,5 +1,6 @@
 //! Settings of this process: flag > environment > `./windlass.toml` > user config > default.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use windlass::core::config::{Config, Layer, Layered, is_misspelt, layered};
@@ -11,6 +12,10 @@ use crate::exit::{Done, Failure};
 const PROJECT_FILE: &str = "windlass.toml";
 /// The user's settings, in the folder for such things.
 const USER_FILE: &str = "windlass/windlass.toml";
+
+/// Longest file of settings.
+const SETTINGS_BYTES_MAX: usize = 1 << 20;
+const BLANKS_MAX: usize = 4 * 1024;
 
 /// Everything that a command goes by.
 pub(crate) struct Settings {
@@ -70,11 +75,30 @@ impl Settings {
 
 /// Reads a file of settings; nothing when there is none.
 fn file(path: &Path) -> Done<Option<Layer>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(Layer::parse(path.display().to_string(), &text)?)),
+    match std::fs::File::open(path) {
+        Ok(file) => {
+            let name = path.display().to_string();
+            let text = read_bounded(&name, file, SETTINGS_BYTES_MAX)?;
+            Ok(Some(Layer::parse(name, &text)?))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::usage(format!("read {}: {error}", path.display()))),
     }
+}
+
+/// Reads a text that someone else provides, and no more of it than makes sense.
+pub(crate) fn read_bounded(name: &str, source: impl Read, bytes_max: usize) -> Done<String> {
+    // Room for the blanks around what counts.
+    let most = bytes_max.saturating_add(BLANKS_MAX);
+    let mut bytes = Vec::new();
+    source
+        .take(most as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|cause| Failure::usage(format!("read {name}: {cause}")))?;
+    if bytes.len() > most {
+        return Err(Failure::usage(format!("{name} has more than {bytes_max} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))
 }
 
 fn user_file() -> Option<PathBuf> {

@@ -84,7 +84,8 @@ fn waiting_tells_how_a_task_ended() {
     let id = id_of(&dead);
     place.run(&["task", "wait", &id]).exits(6);
     let later = id_of(&place.run(&["enqueue", "noop", "--delay", "1h"]).exits(0));
-    place.run(&["task", "wait", &later, "--timeout", "50ms"]).exits(7);
+    let waited = place.run(&["task", "wait", &later, "--timeout", "50ms"]).exits(7);
+    assert_eq!(waited.json()["state"], "scheduled", "it is shown as it is");
     place.run(&["enqueue", "noop", "--delay", "1h", "--wait", "--wait-timeout", "0s"]).exits(7);
     place.run(&["task", "wait", "no-such-task"]).exits(3);
 }
@@ -204,6 +205,44 @@ fn who_only_reads_makes_no_file_and_says_what_would() {
     assert!(place.run(&["migrate", "sql"]).exits(0).out.contains("CREATE TABLE"));
     assert_eq!(place.run(&["doctor"]).exits(0).json()["writable"], true);
     place.run(&["health", "--store", "sqlite:windlass.db"]).exits(0);
+}
+
+#[test]
+fn someone_else_s_database_is_not_touched_by_who_only_looks() {
+    let place = Place::new();
+    let foreign = place.file("theirs.db", "");
+    for arguments in [&["stats"][..], &["task", "list"], &["doctor"]] {
+        place.run(&[arguments, &["--store", "sqlite:theirs.db"]].concat()).exits(3);
+    }
+    assert_eq!(std::fs::metadata(foreign).expect("it is still there").len(), 0);
+}
+
+#[test]
+fn an_endless_input_is_refused_when_it_is_too_long() {
+    let place = Place::new();
+    let told = place.run(&["enqueue", "echo", "@/dev/zero"]).exits(2);
+    assert!(told.err.contains("more than 1048576 bytes"), "{told}");
+    place.run(&["stats", "--config", "/dev/zero"]).exits(2);
+}
+
+#[test]
+fn a_few_among_many_are_found() {
+    let place = Place::new();
+    place.run(&["enqueue", "rare"]).exits(0);
+    // More than a store looks at in one go.
+    place.run(&["enqueue", "noop", "--count", "12000"]).exits(0);
+    let found = place.run(&["task", "list", "--type", "rare"]).exits(0).json();
+    assert_eq!(found["data"].as_array().map(Vec::len), Some(1), "{found}");
+    assert_eq!(found["next_cursor"], Value::Null);
+}
+
+#[test]
+fn a_rehearsal_says_that_nothing_was_changed() {
+    let place = Place::new();
+    let id = id_of(&place.run(&["enqueue", "noop"]).exits(0));
+    let told = place.run(&["task", "delete", &id, "--dry-run"]).exits(0).json();
+    assert_eq!((&told["changed"], &told["matched"]), (&json!(0), &json!(1)), "{told}");
+    place.run(&["task", "show", &id]).exits(0);
 }
 
 #[test]

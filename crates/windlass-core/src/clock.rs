@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The latest instant that RFC 3339 can write; later ones are cut to it.
-    pub const MAX: Self = Self(253_402_300_799_999);
+    /// The latest instant that can be written everywhere, two days before the year 10000; later ones are cut to it.
+    pub const MAX: Self = Self(253_402_128_000_000);
 
     /// The instant this many milliseconds after the Unix epoch.
     pub const fn from_millis(millis: i64) -> Self {
@@ -176,6 +176,13 @@ mod tests {
     fn a_time_reads_back_as_it_was_written() {
         let time = Timestamp(1_767_254_400_123);
         assert_eq!(time.to_string().parse::<Timestamp>().unwrap(), time);
+    }
+
+    #[test]
+    fn the_latest_instant_can_be_written_and_read() {
+        let text = Timestamp::MAX.to_string();
+        assert_eq!(text, "9999-12-30T00:00:00.000Z");
+        assert_eq!(text.parse::<Timestamp>().unwrap(), Timestamp::MAX);
     }
 
     #[test]

@@ -139,9 +139,15 @@ impl Error {
     pub fn chain(&self) -> String {
         let mut text = self.0.message.clone();
         let mut cause = std::error::Error::source(self);
+        let mut last = String::new();
         while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
+            let told = error.to_string();
+            // Some drivers repeat the text of a cause in that of its effect, or the other way round.
+            if last.is_empty() || !(last.contains(&told) || told.contains(&last)) {
+                text.push_str(": ");
+                text.push_str(&told);
+                last = told;
+            }
             cause = error.source();
         }
         text
@@ -176,6 +182,13 @@ mod tests {
             .because(std::io::Error::other("disk on fire"));
         assert_eq!(error.to_string(), "claim from sqlite");
         assert_eq!(error.chain(), "claim from sqlite: disk on fire");
+    }
+
+    #[test]
+    fn a_cause_that_says_the_same_again_is_told_once() {
+        let inner = Error::invalid("code 13: the disk is full");
+        let outer = Error::invalid("the disk is full").because(inner);
+        assert_eq!(Error::invalid("insert").because(outer).chain(), "insert: the disk is full");
     }
 
     #[test]

@@ -76,7 +76,9 @@ async fn beat_on(station: Arc<Station>, store: Arc<dyn Store>, stop: Cancellatio
                 began + PAUSE / 10
             }
             Err(error) => {
-                tracing::warn!(error = error.chain(), "heartbeat failed");
+                if station.hush.allows("heartbeat") {
+                    tracing::warn!(error = error.chain(), "heartbeat failed");
+                }
                 Instant::now() + PAUSE
             }
         };

@@ -18,6 +18,7 @@ mod handler;
 mod healthchecker;
 mod heartbeater;
 mod hooks;
+mod hush;
 mod identity;
 mod inline;
 mod intake;

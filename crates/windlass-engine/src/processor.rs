@@ -105,7 +105,9 @@ impl Processor {
                 if error.is_unavailable() {
                     station.doubt();
                 }
-                tracing::warn!(error = error.chain(), "claim failed");
+                if station.hush.allows("claim") {
+                    tracing::warn!(error = error.chain(), "claim failed");
+                }
                 tokio::time::sleep(PAUSE).await;
                 false
             }
@@ -125,7 +127,9 @@ impl Processor {
         match station.store.wait(params).await {
             Ok(Wake::Work | Wake::Finished(_) | Wake::Orders | Wake::TimedOut) => {}
             Err(error) => {
-                tracing::warn!(error = error.chain(), "wait for work failed");
+                if station.hush.allows("wait") {
+                    tracing::warn!(error = error.chain(), "wait for work failed");
+                }
                 tokio::time::sleep(PAUSE).await;
             }
         }

@@ -107,7 +107,9 @@ fn checked(station: &Station, ending: Ending) -> Ending {
 fn unknown(station: &Station, task: &Claimed) -> Ending {
     let age = station.link.store_now().since(task.created_at);
     if station.settings.unknown == Unknown::GivenBack && age < UNKNOWN_AGE_MAX {
-        tracing::warn!(kind = %task.kind, id = %task.id, "no handler here; given back");
+        if station.hush.allows(&format!("no handler for {}", task.kind)) {
+            tracing::warn!(kind = %task.kind, id = %task.id, "no handler here; given back");
+        }
         return Ending::Snoozed { delay: UNKNOWN_PAUSE };
     }
     let error = format!("no handler for tasks of type {}", task.kind);

@@ -1,6 +1,7 @@
 //! What all roles of one worker share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,6 +15,7 @@ use windlass_core::{Claimed, Clock, Store, WorkerId};
 use crate::client::Client;
 use crate::contact::Contact;
 use crate::handler::Registry;
+use crate::hush::Hush;
 use crate::identity::Identity;
 use crate::intake::{Coming, Intake, Waiting};
 use crate::leases::Leases;
@@ -62,6 +64,9 @@ pub(crate) struct Station {
     pub(crate) slots: Slots,
     pub(crate) suspects: Suspects,
     pub(crate) intake: Intake,
+    pub(crate) hush: Hush,
+    /// Endings wait for the store: until it has taken them, nothing more is claimed.
+    pub(crate) is_stuck: AtomicBool,
     /// What it shares with those who look after the store without a worker.
     pub(crate) link: Arc<Link>,
     pub(crate) contact: Arc<Contact>,
@@ -111,6 +116,8 @@ impl Station {
             slots: Slots::new(settings.concurrency),
             suspects: Suspects::default(),
             intake: Intake::default(),
+            hush: Hush::default(),
+            is_stuck: AtomicBool::new(false),
             contact: Arc::clone(&link.contact),
             link,
             queues: watch::Sender::new(Arc::new(settings.queues.clone())),
@@ -128,6 +135,9 @@ impl Station {
     /// The claim that the free slots call for; nothing when there is no room, or no right to claim.
     pub(crate) fn next_claim(&self) -> Option<(ClaimParams, Asked<'_>)> {
         if self.stopping.is_cancelled() || *self.order.borrow() != RunOrder::Run {
+            return None;
+        }
+        if self.is_stuck.load(Ordering::Relaxed) {
             return None;
         }
         let worker = self.identity.fit_id()?;

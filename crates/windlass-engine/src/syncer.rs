@@ -1,6 +1,7 @@
 //! The syncer: reports how runs ended, in batches, and fetches the next tasks in the same trip.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -71,6 +72,7 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
         match station.store.apply(params).await {
             Ok(reply) => {
                 station.contact.answered();
+                go_on(station);
                 settle(station, &judged, &reply, has_failed);
                 if let (Some(asked), Some(Ok(claim))) = (asked, reply.claim) {
                     station.receive(asked, claim);
@@ -85,17 +87,32 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
                     "endings are let go: no lease is left"
                 );
                 judged.iter().for_each(|judged| station.leases.remove(&judged.transition.lease));
+                go_on(station);
                 return;
             }
             Err(error) if error.is_unavailable() => {
                 has_failed = true;
                 station.doubt();
-                tracing::warn!(error = error.chain(), "endings wait for the store");
+                station.is_stuck.store(true, Ordering::Relaxed);
+                if station.hush.allows("endings") {
+                    tracing::warn!(error = error.chain(), "endings wait for the store");
+                }
                 let pause = 0.1 + 0.4 * station.dice.lock().unit();
                 tokio::time::sleep(Duration::from_secs_f64(pause)).await;
             }
-            Err(error) => return take_apart(station, judged, &error).await,
+            Err(error) => {
+                go_on(station);
+                return take_apart(station, judged, &error).await;
+            }
         }
+    }
+}
+
+/// No ending waits for the store any more: claiming goes on.
+fn go_on(station: &Station) {
+    if station.is_stuck.swap(false, Ordering::Relaxed) {
+        tracing::info!("the store answers again");
+        station.intake.refresh();
     }
 }
 
@@ -107,11 +124,14 @@ fn is_hopeless(station: &Station) -> bool {
 
 /// Lets go of the leases that were answered.
 fn settle(station: &Station, judged: &[Judged], reply: &ApplyReply, is_repeat: bool) {
-    for (Judged { transition, .. }, applied) in judged.iter().zip(&reply.outcomes) {
+    for (Judged { task: claimed, transition, .. }, applied) in judged.iter().zip(&reply.outcomes) {
         station.leases.remove(&transition.lease);
         let task = &transition.lease.task;
         match applied {
-            Applied::Applied(State::DeadLetter) => tracing::warn!(%task, "dead letter"),
+            Applied::Applied(State::DeadLetter) => {
+                let (kind, queue) = (&claimed.kind, &claimed.queue);
+                tracing::warn!(%task, %kind, %queue, "dead letter");
+            }
             Applied::Applied(_) | Applied::Already => {}
             // Our own first try may have come through, and its record may be gone since.
             Applied::Refused(Refusal::Gone) if is_repeat => {}

@@ -43,6 +43,24 @@ async fn a_store_away_for_a_minute_under_load_costs_no_attempt_and_no_crash() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_endings_cannot_be_stored_nothing_more_is_claimed() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    let ids = fleet.submit_all(1_000).await;
+    seat.faults.fail(Method::Apply, 40, ErrorKind::Unavailable);
+    let worker = seat.worker().handle(handle).concurrency(4).start().await.unwrap();
+    tokio::time::sleep(SECOND * 5).await;
+    assert!(seat.faults.is_planned(Method::Apply), "it still fails");
+    let running = fleet.count(State::Running).await;
+    assert!(running <= 4 + 16 + 4, "{running} are held by a worker with 4 slots");
+    for record in fleet.all_ended(&ids).await {
+        check_ended(&record, State::Completed, 1, 0);
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_whose_reply_was_lost_comes_back_within_twenty_seconds() {
     for phase in 0..10 {
         let fleet = Fleet::new();

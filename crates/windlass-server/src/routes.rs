@@ -42,8 +42,16 @@ pub(crate) fn all() -> Router<Shared> {
         .route("/dlq", get(dlq::list).delete(dlq::purge))
         .route("/dlq/retry", post(dlq::retry))
         .route("/stats", get(stats::show));
+    // The names that the first design document gave to some of these.
+    let admin = Router::new()
+        .route("/health", get(root::readyz))
+        .route("/workers", get(workers::list))
+        .route("/queues", get(queues::list))
+        .route("/dlq", get(dlq::list).delete(dlq::purge))
+        .route("/dlq/retry", post(dlq::retry));
     Router::new()
         .nest("/api/v1", api)
+        .nest("/admin", admin)
         .route("/healthz", get(root::healthz))
         .route("/readyz", get(root::readyz))
         .route("/version", get(root::version))

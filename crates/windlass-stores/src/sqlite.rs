@@ -32,9 +32,10 @@ mod writer;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use uuid::Uuid;
 use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
@@ -44,7 +45,9 @@ use windlass_core::store::{
     Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
-use windlass_core::{Error, ErrorKind, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
+use windlass_core::{
+    Error, ErrorKind, NewTask, Reason, Result, Store, TaskId, TaskRecord, WorkerId,
+};
 
 pub use options::SqliteOptions;
 pub use rusqlite;
@@ -54,6 +57,9 @@ use connection::Place;
 use readers::Readers;
 use transaction::Tx;
 use writer::{Inbox, Urgency, Writer, WriterState};
+
+/// How long a write that found no room speaks for all.
+const REFUSAL_COUNTS: Duration = Duration::from_secs(10);
 
 /// A store in an SQLite file, or in memory.
 #[derive(Clone)]
@@ -66,6 +72,8 @@ struct Shared {
     readers: Readers,
     wakes: Arc<Wakes>,
     options: SqliteOptions,
+    /// When a write last found no room or no right.
+    refused: Arc<Mutex<Option<(Instant, Error)>>>,
 }
 
 impl SqliteStore {
@@ -78,6 +86,15 @@ impl SqliteStore {
     }
 
     fn open_blocking(options: SqliteOptions) -> Result<Self> {
+        // Before anything is set up, which writes.
+        if let Place::File(path) = &options.place
+            && !options.create
+            && migrate::version(&connection::open_reader(path)?)? == 0
+        {
+            // Someone else's database, most likely: who only looks must not change it.
+            let text = format!("no tasks of windlass in {}", path.display());
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
         let mut connection = connection::open_writer(&options)?;
         migrate::migrate(&mut connection)?;
         let inbox = Arc::new(Inbox::default());
@@ -85,6 +102,7 @@ impl SqliteStore {
             let inbox = Arc::clone(&inbox);
             move || inbox.nudge()
         }));
+        let refused = Arc::default();
         let state = WriterState {
             connection,
             path: match &options.place {
@@ -94,13 +112,44 @@ impl SqliteStore {
             clock: Arc::clone(&options.clock),
             wakes: Arc::clone(&wakes),
             error_bytes_max: options.limits.error_bytes_max,
+            refused: Arc::clone(&refused),
         };
         let writer = Arc::new(Writer::start(inbox, state)?);
         let readers = match &options.place {
             Place::Memory => Readers::ThroughWriter(Arc::clone(&writer)),
             Place::File(path) => Readers::of_file(path.clone(), Arc::clone(&options.clock)),
         };
-        Ok(Self { shared: Arc::new(Shared { writer, readers, wakes, options }) })
+        Ok(Self { shared: Arc::new(Shared { writer, readers, wakes, options, refused }) })
+    }
+
+    /// Why nothing can be written, if that is so. An empty transaction costs the disk nothing; only who
+    /// looks closely, or after a write was refused, has something written.
+    async fn refusal(&self, depth: Depth) -> Result<Option<Error>> {
+        let refused = self.shared.refused.lock().clone();
+        // A small write may find room where a large one does not: the last word counts for a while.
+        if let Some((at, error)) = &refused
+            && at.elapsed() < REFUSAL_COUNTS
+        {
+            return Ok(Some(error.clone()));
+        }
+        let writes = depth != Depth::Ping || refused.is_some();
+        let probe = move |tx: &mut Tx<'_>| {
+            if writes {
+                tx.execute(sql::INSPECT_WRITE, [])?;
+            }
+            Ok(())
+        };
+        match self.shared.writer.call(Urgency::Urgent, 1, probe).await {
+            Ok(()) if writes => {
+                *self.shared.refused.lock() = None;
+                Ok(None)
+            }
+            Ok(()) => Ok(None),
+            Err(error) if matches!(error.reason(), Reason::StorageFull | Reason::ReadOnly) => {
+                Ok(Some(error))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Runs work in the next transaction.
@@ -177,14 +226,16 @@ impl Store for SqliteStore {
         if depth == Depth::Repair {
             self.write(1, |tx| tx.repair_counts()).await?;
         }
-        // An empty transaction shows whether the file can be written.
-        let now = self.shared.writer.call(Urgency::Urgent, 1, |tx| Ok(tx.now)).await?;
-        let findings = match depth {
+        let refusal = self.refusal(depth).await?;
+        let now = self.shared.options.clock.now();
+        let mut findings = match depth {
             Depth::Ping => Vec::new(),
             Depth::Full | Depth::Repair => self.shared.readers.read(inspect::findings).await?,
         };
+        let is_writable = refusal.is_none();
+        findings.extend(refusal.as_ref().filter(|_| depth != Depth::Ping).map(inspect::refused));
         let version = format!("SQLite {}", rusqlite::version());
-        Ok(Inspection { now, is_writable: true, version, findings })
+        Ok(Inspection { now, is_writable, version, findings })
     }
 
     async fn reserve(&self, wanted: Vec<Reservation>) -> Result<Vec<TaskId>> {

@@ -108,6 +108,8 @@ fn a_full_disk_is_named_and_every_acknowledged_task_is_there() {
     assert!(text.contains("error Unavailable StorageFull"), "{text}");
     // Whole batches only: what was not acknowledged is not there, not even in part.
     assert!(text.contains(&format!("counted {acknowledged}\n")), "{text}");
+    // Whoever asks how the store does is told.
+    assert!(text.contains("writable false None\nwritable false Some(Problem)\n"), "{text}");
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::Desk;
-use super::filters::Filters;
-use crate::caller::{Access, Answer, Caller};
+use super::filters::StateAndFilters;
+use crate::caller::{Access, Caller};
 use crate::confirm::confirm;
 use crate::exit::{Code, Done, Failure};
 use crate::table::{Table, cell, grouped};
@@ -20,7 +20,7 @@ pub(crate) struct Chosen {
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     #[command(flatten)]
-    filters: Filters,
+    filters: StateAndFilters,
     /// All tasks, without a filter.
     #[arg(long, conflicts_with = "ids")]
     all: bool,
@@ -69,10 +69,11 @@ pub(super) async fn run(desk: &Desk, chosen: Chosen, change: &Change) -> Done {
 /// Changes tasks that are named; each is answered.
 async fn named(desk: &Desk, chosen: Chosen, change: &Change) -> Done {
     if change.action == "delete" && !chosen.dry_run {
-        let count = chosen.ids.len();
-        confirm(&format!("Delete {count} tasks for good?"), chosen.yes).await?;
+        let question = format!("Delete {} for good?", tasks(chosen.ids.len() as u64));
+        confirm(&question, chosen.yes).await?;
     }
     let caller = desk.caller(Access::Write).await?;
+    let mut whole = json!({});
     let mut results = Vec::new();
     for ids in chosen.ids.chunks(NAMED_MAX) {
         let answer = caller
@@ -86,9 +87,9 @@ async fn named(desk: &Desk, chosen: Chosen, change: &Change) -> Done {
             Value::Array(pieces) => results.extend(pieces),
             _ => return Err(Failure::new(Code::Error, "the answer has no results")),
         }
+        add(&mut whole, reply);
     }
-    let changed = results.iter().filter(|result| is_fine(result)).count();
-    let whole = json!({"changed": changed, "results": results, "next_cursor": null});
+    whole["results"] = json!(results);
     desk.output.value(&whole, |style| {
         let mut table = Table::new(&["id", "outcome", "state"], "nothing to do");
         for result in &results {
@@ -98,6 +99,15 @@ async fn named(desk: &Desk, chosen: Chosen, change: &Change) -> Done {
         table.render()
     })?;
     verdict(&results)
+}
+
+/// Adds the numbers of an answer to those of the answers before; what is no number is the last one's.
+fn add(whole: &mut Value, answer: Value) {
+    let Value::Object(fields) = answer else { return };
+    for (name, value) in fields {
+        let sum = value.as_u64().map(|number| number + whole[&name].as_u64().unwrap_or_default());
+        whole[&name] = sum.map_or(value, Value::from);
+    }
 }
 
 fn is_fine(result: &Value) -> bool {
@@ -138,39 +148,74 @@ async fn matching(desk: &Desk, chosen: Chosen, change: &Change) -> Done {
     let count = matched["matched"].as_u64().unwrap_or_default();
     let more = if matched["capped"] == true { "at least " } else { "" };
     if chosen.dry_run {
-        let text = format!("{more}{} tasks match", grouped(count));
+        let text = format!("{more}{} would be changed", tasks(count));
         return desk.output.object(&answer, |_, _| text);
     }
-    let question = format!("{} {more}{} tasks?", capitalised(change.action), grouped(count));
+    if count == 0 {
+        return desk.output.value(&nothing(), |_| String::from("no tasks match"));
+    }
+    let question = format!("{} {more}{}?", capitalised(change.action), tasks(count));
     confirm(&question, chosen.yes).await?;
     repeat(desk, &caller, "/api/v1/tasks/bulk", change.request(filter)).await
 }
 
 /// Sends a request again and again with the cursor of the last answer, until all is done.
 pub(super) async fn repeat(desk: &Desk, caller: &Caller, route: &str, mut request: Value) -> Done {
-    let bar = ProgressBar::new_spinner();
-    let (mut changed, mut requested) = (0, 0);
+    let mut sum = Sum::default();
     loop {
-        let answer: Answer = caller.send(route, &request).await?;
-        let reply: Value = answer.read()?;
-        changed += reply["changed"].as_u64().unwrap_or_default();
-        requested += reply["requested"].as_u64().unwrap_or_default();
-        bar.set_message(format!("{} tasks", grouped(changed)));
-        bar.tick();
-        request["cursor"] = reply["next_cursor"].clone();
+        let reply: Value = caller.send(route, &request).await?.read()?;
+        request["cursor"] = sum.take(&reply);
         if request["cursor"].is_null() {
-            break;
+            return sum.show(desk);
         }
     }
-    bar.finish_and_clear();
-    let whole = json!({"changed": changed, "requested": requested, "next_cursor": null});
-    desk.output.value(&whole, |_| {
-        let waiting = match requested {
-            0 => String::new(),
-            some => format!(", {} of them when their run ends", grouped(some)),
-        };
-        format!("{} tasks changed{waiting}", grouped(changed))
-    })
+}
+
+/// What a change that goes piece by piece has come to so far.
+pub(super) struct Sum {
+    changed: u64,
+    requested: u64,
+    bar: ProgressBar,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self { changed: 0, requested: 0, bar: ProgressBar::new_spinner() }
+    }
+}
+
+impl Sum {
+    /// Adds a piece; answers where to go on, null at the end.
+    pub(super) fn take(&mut self, reply: &Value) -> Value {
+        self.changed += reply["changed"].as_u64().unwrap_or_default();
+        self.requested += reply["requested"].as_u64().unwrap_or_default();
+        self.bar.set_message(tasks(self.changed));
+        self.bar.tick();
+        reply["next_cursor"].clone()
+    }
+
+    pub(super) fn show(self, desk: &Desk) -> Done {
+        let Self { changed, requested, bar } = self;
+        bar.finish_and_clear();
+        let whole = json!({"changed": changed, "requested": requested, "next_cursor": null});
+        desk.output.value(&whole, |_| {
+            let waiting = match requested {
+                0 => String::new(),
+                some => format!(", {} of them when their run ends", grouped(some)),
+            };
+            format!("{} changed{waiting}", tasks(changed))
+        })
+    }
+}
+
+/// The answer when there was nothing to do.
+fn nothing() -> Value {
+    json!({"changed": 0, "requested": 0, "next_cursor": null})
+}
+
+/// So many tasks, in words.
+fn tasks(count: u64) -> String {
+    if count == 1 { String::from("1 task") } else { format!("{} tasks", grouped(count)) }
 }
 
 fn capitalised(word: &str) -> String {

@@ -4,14 +4,14 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::Desk;
-use super::bulk::repeat;
-use super::filters::Filters;
+use super::bulk::{Sum, repeat};
+use super::filters::{Filters, Query};
 use super::task::{self, ListArgs};
-use crate::caller::{Access, Caller};
+use crate::caller::{Access, Caller, escaped};
 use crate::confirm::confirm;
 use crate::exit::{Done, Failure};
 use crate::output::Style;
-use crate::table::{Table, age, cell, grouped};
+use crate::table::{Table, age, cell};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -19,7 +19,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  windlass dlq list\n  windlass dlq list --type email.send --all -o jsonl"
     )]
-    List(ListArgs),
+    List(ListArgs<Filters>),
     /// Run dead letters again.
     #[command(after_help = "\
 Examples:
@@ -69,18 +69,15 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
 }
 
 async fn purge(desk: &Desk, caller: &Caller, filters: &Filters) -> Done {
-    let mut changed = 0;
+    let mut sum = Sum::default();
     let mut from = String::new();
     loop {
         let path = format!("/api/v1/dlq?{}{from}", filters.query().trim_start_matches('&'));
-        let answer = caller.delete(path.trim_end_matches('?')).await?;
-        changed += task::number(&answer, "changed")?;
-        let reply: Value = answer.read()?;
-        let Some(cursor) = reply["next_cursor"].as_str() else { break };
-        from = format!("&cursor={}", crate::caller::escaped(cursor));
+        let reply: Value = caller.delete(path.trim_end_matches('?')).await?.read()?;
+        let next = sum.take(&reply);
+        let Some(cursor) = next.as_str() else { return sum.show(desk) };
+        from = format!("&cursor={}", escaped(cursor));
     }
-    let whole = json!({"changed": changed, "next_cursor": null});
-    desk.output.value(&whole, |_| format!("{} dead letters deleted", grouped(changed)))
 }
 
 fn rows(letters: &[Value], _style: Style) -> Table {

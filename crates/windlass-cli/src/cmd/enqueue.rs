@@ -1,6 +1,5 @@
 //! `windlass enqueue`: submits a task, or the same task many times.
 
-use std::io::Read;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,6 +13,7 @@ use super::{Desk, wait};
 use crate::caller::{Access, Answer, Caller, lenient};
 use crate::exit::{Code, Done, Failure};
 use crate::output::{Format, one_line};
+use crate::settings::read_bounded;
 use crate::table::{grouped, plain};
 
 const EXAMPLES: &str = "\
@@ -104,7 +104,8 @@ struct Body<'a> {
 }
 
 pub(crate) async fn run(args: Args, desk: &Desk) -> Done {
-    let payload = args.payload.as_deref().map(read_payload).transpose()?;
+    let most = desk.settings.config.limits.payload_bytes_max;
+    let payload = args.payload.as_deref().map(|text| read_payload(text, most)).transpose()?;
     let body = Body { kind: &args.kind, payload: payload.as_deref(), options: options(&args) };
     let caller = desk.caller(Access::Write).await?;
     if args.count == 1 {
@@ -118,8 +119,9 @@ async fn one(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Done
     if args.wait {
         let task = answer.value()?;
         let id = task["id"].as_str().unwrap_or_default();
-        let finished = wait::until_finished(caller, id, args.wait_timeout).await?;
-        return wait::finish(desk, &finished);
+        // Known before the wait, which may be interrupted.
+        eprintln!("waiting for task {}", plain(id));
+        return wait::and_show(desk, caller, id, args.wait_timeout).await;
     }
     desk.output.object(&answer, |task, style| {
         let (id, state) = (task["id"].as_str().unwrap_or_default(), &task["state"]);
@@ -159,8 +161,8 @@ async fn many(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Don
     summary(desk, &tally)?;
     let mut is_unfinished = false;
     for id in &tally.ids {
-        let finished = wait::until_finished(caller, id, args.wait_timeout).await?;
-        is_unfinished |= wait::verdict(&finished.value()?).is_err();
+        let seen = wait::until_finished(caller, id, args.wait_timeout).await?;
+        is_unfinished |= wait::verdict(&seen.value()?).is_err();
     }
     match tally.first_error {
         Some(error) if tally.failed == args.count => Err(Failure::usage(error)),
@@ -267,19 +269,17 @@ fn options(args: &Args) -> serde_json::Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// The payload as it was given, byte for byte; anything but JSON is refused.
-fn read_payload(text: &str) -> Done<Box<RawValue>> {
-    let text = match text {
-        "-" => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|cause| Failure::usage(format!("read the standard input: {cause}")))?;
-            text
+/// The payload as it was given, byte for byte; anything but JSON, and more than may be stored, is
+/// refused.
+fn read_payload(text: &str, bytes_max: usize) -> Done<Box<RawValue>> {
+    let text = match (text, text.strip_prefix('@')) {
+        ("-", _) => read_bounded("the standard input", std::io::stdin(), bytes_max)?,
+        (_, Some(path)) => {
+            let file = std::fs::File::open(path)
+                .map_err(|cause| Failure::usage(format!("read {path}: {cause}")))?;
+            read_bounded(path, file, bytes_max)?
         }
-        text if text.starts_with('@') => std::fs::read_to_string(&text[1..])
-            .map_err(|cause| Failure::usage(format!("read {}: {cause}", &text[1..])))?,
-        text => text.to_owned(),
+        (text, None) => text.to_owned(),
     };
     serde_json::from_str(text.trim()).map_err(|cause| {
         let hint = "a text needs quotes of its own, e.g. '\"hello\"'";

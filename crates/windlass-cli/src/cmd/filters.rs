@@ -11,11 +11,20 @@ use crate::caller::escaped;
 /// Which tasks; those that have everything in common that is given.
 #[derive(clap::Args, Serialize, Default)]
 #[command(next_help_heading = "Filters")]
-pub(super) struct Filters {
+pub(super) struct StateAndFilters {
     /// In this state; several with commas.
     #[arg(long, value_name = "STATE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) others: Filters,
+}
+
+/// The filters besides the state, for tasks whose state is settled.
+#[derive(clap::Args, Serialize, Default)]
+#[command(next_help_heading = "Filters")]
+pub(super) struct Filters {
     /// In this queue.
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,22 +51,40 @@ pub(super) struct Filters {
     pub(super) created_before: Option<Timestamp>,
 }
 
+/// As parameters of a URL.
+pub(super) trait Query {
+    fn query(&self) -> String;
+}
+
+impl Query for StateAndFilters {
+    fn query(&self) -> String {
+        let state = self.state.as_ref().map(|state| format!("&state={}", escaped(state)));
+        state.unwrap_or_default() + &self.others.query()
+    }
+}
+
+impl StateAndFilters {
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.is_none() && self.others.is_empty()
+    }
+}
+
+impl Query for Filters {
+    fn query(&self) -> String {
+        let pairs = self.pairs();
+        let pairs = pairs.iter().map(|(name, value)| format!("&{name}={}", escaped(value)));
+        pairs.collect()
+    }
+}
+
 impl Filters {
     pub(super) fn is_empty(&self) -> bool {
         self.pairs().is_empty()
     }
 
-    /// As parameters of a URL.
-    pub(super) fn query(&self) -> String {
-        let pairs = self.pairs();
-        let pairs = pairs.iter().map(|(name, value)| format!("&{name}={}", escaped(value)));
-        pairs.collect()
-    }
-
     fn pairs(&self) -> Vec<(&'static str, String)> {
         let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
         [
-            ("state", self.state.clone()),
             ("queue", self.queue.clone()),
             ("type", self.kind.clone()),
             ("priority", self.priority.clone()),
@@ -90,13 +117,10 @@ mod tests {
 
     #[test]
     fn filters_become_parameters_of_a_url() {
-        let filters = Filters {
-            state: Some("pending,retrying".into()),
-            kind: Some("a b".into()),
-            ..Filters::default()
-        };
+        let others = Filters { kind: Some("a b".into()), ..Filters::default() };
+        let filters = StateAndFilters { state: Some("pending,retrying".into()), others };
         assert_eq!(filters.query(), "&state=pending%2Cretrying&type=a%20b");
-        assert!(!filters.is_empty() && Filters::default().is_empty());
+        assert!(!filters.is_empty() && StateAndFilters::default().is_empty());
     }
 
     #[test]

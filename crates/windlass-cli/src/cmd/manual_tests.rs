@@ -18,6 +18,7 @@ test: after a change of theirs, `WINDLASS_BLESS=1 cargo test -p windlass-cli man
 - `-o json` prints the very object that the [HTTP API](http.md) answers with, `-o jsonl` one item of a
   list per line. Tables are for people, and come only on a terminal; logs go to the standard error.
 - What deletes, or changes all that match a filter, asks on a terminal and wants `--yes` elsewhere.
+  (`dlq retry` does not: it takes nothing away.)
 
 | exit code | meaning |
 |---|---|

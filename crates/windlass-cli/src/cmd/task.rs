@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::bulk::{self, Change, Chosen};
-use super::filters::{Filters, span};
+use super::filters::{Query, StateAndFilters, span};
 use super::{Desk, wait};
-use crate::caller::{Access, Answer, escaped};
-use crate::exit::{Done, Failure};
-use crate::output::{Format, List, Style, values};
+use crate::caller::{Access, escaped};
+use crate::exit::Done;
+use crate::output::{Format, List, Style, one_line, values};
 use crate::table::{Table, age, cell, plain, short};
 
 #[derive(Subcommand)]
@@ -20,7 +22,7 @@ pub(crate) enum Command {
 Examples:
   windlass task list --state dead_letter,retrying
   windlass task list --queue mail --created-after 1h --all -o jsonl")]
-    List(ListArgs),
+    List(ListArgs<StateAndFilters>),
     /// Show everything that is kept of a task.
     #[command(after_help = "Example:\n  windlass task show 0190c8f0-…")]
     Show {
@@ -84,9 +86,9 @@ Examples:
 
 /// What to list.
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct ListArgs<F: clap::Args> {
     #[command(flatten)]
-    filters: Filters,
+    filters: F,
     /// How many at most on one page.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
@@ -113,8 +115,7 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
         }
         Command::Wait { id, timeout } => {
             let caller = desk.caller(Access::Read).await?;
-            let answer = wait::until_finished(&caller, &id, timeout).await?;
-            wait::finish(desk, &answer)
+            wait::and_show(desk, &caller, &id, timeout).await
         }
         Command::Cancel(chosen) => bulk::run(desk, chosen, &Change::new("cancel")).await,
         Command::Retry(chosen) => bulk::run(desk, chosen, &Change::new("retry")).await,
@@ -133,10 +134,10 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
 }
 
 /// Lists tasks of a route, one page or all of them.
-pub(super) async fn list(
+pub(super) async fn list<F: clap::Args + Query>(
     desk: &Desk,
     route: &str,
-    args: ListArgs,
+    args: ListArgs<F>,
     rows: fn(&[Value], Style) -> Table,
 ) -> Done {
     let caller = desk.caller(Access::Read).await?;
@@ -152,7 +153,9 @@ pub(super) async fn list(
         }
         let page: List = answer.read()?;
         match desk.output.format {
-            Format::Jsonl => desk.output.list(&answer, rows)?,
+            Format::Jsonl => {
+                page.data.iter().try_for_each(|item| desk.output.line(&one_line(item.get())))?;
+            }
             Format::Json | Format::Table => {
                 all.get_or_insert_default().extend(values(&page)?);
             }
@@ -199,6 +202,11 @@ pub(super) fn told(task: &Value, style: Style) -> String {
         if is_empty {
             continue;
         }
+        // What a command printed is most often text, if not JSON.
+        if let Some((name, text)) = decoded(name, value) {
+            lines.push(format!("{}  {}", style.dim(&format!("{name:>15}")), plain(&text)));
+            continue;
+        }
         let text = match (name.as_str(), value) {
             ("state", value) => style.state(&cell(value)),
             ("timeout", value) => short(value.as_f64().unwrap_or_default()),
@@ -211,6 +219,13 @@ pub(super) fn told(task: &Value, style: Style) -> String {
         lines.push(format!("{}  {text}", style.dim(&format!("{name:>15}"))));
     }
     lines.join("\n")
+}
+
+/// The text behind a field in base64, with the name that it has as JSON; nothing when it is no text.
+fn decoded<'a>(name: &'a str, value: &Value) -> Option<(&'a str, String)> {
+    let bytes = BASE64.decode(value.as_str()?).ok();
+    let name = name.strip_suffix("_base64")?;
+    Some((name, String::from_utf8(bytes?).ok()?.trim_end().to_owned()))
 }
 
 fn timeline(events: &[Value], style: Style) -> Table {
@@ -229,11 +244,4 @@ fn timeline(events: &[Value], style: Style) -> Table {
         ]);
     }
     table
-}
-
-/// The number of something in an answer.
-pub(super) fn number(answer: &Answer, field: &str) -> Done<u64> {
-    let value: Value = answer.read()?;
-    let missing = || Failure::new(crate::exit::Code::Error, format!("the answer has no {field}"));
-    value[field].as_u64().ok_or_else(missing)
 }

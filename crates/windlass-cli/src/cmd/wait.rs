@@ -12,7 +12,7 @@ use crate::exit::{Code, Done, Failure};
 /// Longest single wait that a server is asked for.
 const ROUND: Duration = Duration::from_secs(30);
 
-/// Waits until the task is finished; after `at_most` it is given up as timed out.
+/// Waits until the task is finished, or for `at_most`; answers it as it is then.
 pub(super) async fn until_finished(
     caller: &Caller,
     id: &str,
@@ -29,16 +29,20 @@ pub(super) async fn until_finished(
             return Ok(answer);
         }
         if left.is_some_and(|left| left.as_secs_f64() <= round) {
-            let state = task["state"].as_str().unwrap_or_default();
-            let text = format!("task {id} is still {state} at the end of the wait");
-            return Err(Failure::new(Code::TimedOut, text));
+            return Ok(answer);
         }
     }
 }
 
-/// Prints a finished task; one that did not complete is a failure.
-pub(super) fn finish(desk: &Desk, answer: &Answer) -> Done {
-    desk.output.object(answer, told)?;
+/// Waits for a task and prints it; one that did not complete, or not in time, is a failure.
+pub(super) async fn and_show(
+    desk: &Desk,
+    caller: &Caller,
+    id: &str,
+    at_most: Option<Duration>,
+) -> Done {
+    let answer = until_finished(caller, id, at_most).await?;
+    desk.output.object(&answer, told)?;
     verdict(&answer.value()?)
 }
 
@@ -46,6 +50,11 @@ pub(super) fn finish(desk: &Desk, answer: &Answer) -> Done {
 pub(super) fn verdict(task: &Value) -> Done {
     match task["state"].as_str() {
         Some("completed") => Ok(()),
+        Some(state) if task["completed_at"].is_null() => {
+            let id = task["id"].as_str().unwrap_or_default();
+            let text = format!("task {id} is still {state} at the end of the wait");
+            Err(Failure::new(Code::TimedOut, text))
+        }
         state => {
             let (id, state) = (task["id"].as_str().unwrap_or_default(), state.unwrap_or_default());
             let why = task["error"].as_str().unwrap_or("no error was given");

@@ -8,6 +8,7 @@ use windlass_core::{State, TaskId};
 
 use super::bulk::{flag, sweep};
 use super::task::conflict;
+use super::tasks::page;
 use crate::app::Shared;
 use crate::body;
 use crate::fields::Object;
@@ -24,7 +25,7 @@ const FILTERS_OF_DEAD: &[&str] = FILTERS.split_at(1).1;
 pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
     let mut params = query.read(&[FILTERS_OF_DEAD, &PAGING])?.page()?;
     params.filter.states = vec![State::DeadLetter];
-    let mut page = shared.store().list(params).await?;
+    let mut page = page(&shared, params).await?;
     let ids = page.tasks.iter().map(|task| task.id.clone()).collect();
     let parts = Parts { history: true, ..Parts::NONE };
     let histories = shared.store().get(GetParams { ids, parts }).await?;

@@ -26,7 +26,7 @@ pub(super) async fn healthz() -> Json<Value> {
 pub(super) async fn readyz(State(shared): State<Shared>) -> Outcome<Json<Value>> {
     let inspection = ping(&shared).await?;
     if !inspection.is_writable {
-        let error = Error::new(ErrorKind::Unavailable, "the store is read-only");
+        let error = Error::new(ErrorKind::Unavailable, "the store takes no writes now");
         return Err(error.reason_is(Reason::ReadOnly).into());
     }
     let profile = shared.store().profile();

@@ -1,13 +1,15 @@
 //! Lists and counts of tasks.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::extract::State as Shares;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tokio::time::Instant;
 use windlass_core::State;
-use windlass_core::store::Filter;
+use windlass_core::store::{Filter, ListParams, Page};
 
 use crate::app::Shared;
 use crate::problem::{Outcome, Problem};
@@ -16,12 +18,31 @@ use crate::sweep;
 use crate::wire::task::Task;
 use crate::wire::{Counts, Json, List};
 
+/// How long a page is filled.
+const PAGE_TIME: Duration = Duration::from_secs(1);
+
 /// A page of tasks.
 pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
-    let params = query.read(&[&FILTERS, &PAGING])?.page()?;
-    let page = shared.store().list(params).await?;
+    let page = page(&shared, query.read(&[&FILTERS, &PAGING])?.page()?).await?;
     let data = page.tasks.iter().map(Task::listed).collect();
     Ok(Json(StatusCode::OK, List { data, next_cursor: page.next_cursor }).into_response())
+}
+
+/// A page that is full, or the last, where that does not take long: a store looks at a stretch of
+/// tasks at a time, and few of them, or none, may match.
+pub(super) async fn page(shared: &Shared, mut params: ListParams) -> Outcome<Page> {
+    let end = Instant::now() + PAGE_TIME;
+    let mut whole = Page::default();
+    loop {
+        let page = shared.store().list(params.clone()).await?;
+        params.limit -= page.tasks.len().min(params.limit);
+        whole.tasks.extend(page.tasks);
+        whole.next_cursor = page.next_cursor;
+        if params.limit == 0 || whole.next_cursor.is_none() || Instant::now() >= end {
+            return Ok(whole);
+        }
+        params.cursor = whole.next_cursor.clone();
+    }
 }
 
 #[derive(Serialize)]

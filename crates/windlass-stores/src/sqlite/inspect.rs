@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 use windlass_core::store::{Finding, Severity};
-use windlass_core::{Result, Timestamp};
+use windlass_core::{Error, Reason, Result, Timestamp};
 
 use super::error::During;
 use super::read::{queues, read_tally};
@@ -26,6 +26,15 @@ pub(super) fn findings(connection: &Connection, now: Timestamp) -> Result<Vec<Fi
         }
     }
     Ok(findings)
+}
+
+/// Nothing can be written, for this reason.
+pub(super) fn refused(error: &Error) -> Finding {
+    let (text, advice) = match error.reason() {
+        Reason::StorageFull => ("the disk is full", "make room on the disk of the file"),
+        _ => ("the file cannot be written", "look at the rights of the file and of its folder"),
+    };
+    finding(Severity::Problem, "writes", format!("{text}: {}", error.chain()), advice)
 }
 
 impl Tx<'_> {

@@ -27,6 +27,7 @@ statements! {
     INSERT = "insert";
     INSERT_TWIN = "insert_twin";
     INSPECT_OVERDUE = "inspect_overdue";
+    INSPECT_WRITE = "inspect_write";
     KEY_FIND = "key_find";
     KEY_FREE = "key_free";
     KEY_TAKE = "key_take";

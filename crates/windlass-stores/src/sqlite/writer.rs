@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
-use windlass_core::{Clock, Error, ErrorKind, Result};
+use windlass_core::{Clock, Error, ErrorKind, Reason, Result};
 
 use super::connection::while_busy;
 use super::error::During;
@@ -179,6 +179,8 @@ pub(super) struct WriterState {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) wakes: Arc<Wakes>,
     pub(super) error_bytes_max: usize,
+    /// When a write last found no room or no right; told to whoever asks how the store does.
+    pub(super) refused: Arc<Mutex<Option<(Instant, Error)>>>,
 }
 
 impl WriterState {
@@ -257,6 +259,9 @@ impl WriterState {
                 && let Err(cause) = self.connection.execute_batch("ROLLBACK")
             {
                 tracing::error!(%cause, "could not roll back");
+            }
+            if matches!(error.reason(), Reason::StorageFull | Reason::ReadOnly) {
+                *self.refused.lock() = Some((Instant::now(), error.clone()));
             }
             return Err(error);
         }

@@ -14,7 +14,7 @@ use windlass_core::dice::Dice;
 use windlass_core::retry::Backoff;
 use windlass_core::state::finish;
 use windlass_core::store::{
-    Applied, ApplyParams, Beat, ClaimParams, Quota, Reservation, WaitParams, WorkerCard,
+    Applied, ApplyParams, Beat, ClaimParams, Depth, Quota, Reservation, WaitParams, WorkerCard,
 };
 use windlass_core::{Claimed, Ending, Error, Result, State, Store, WorkerId};
 use windlass_testkit::draft::{MAIN, draft, queue};
@@ -64,6 +64,11 @@ async fn fill(store: &Arc<dyn Store>) -> Result<()> {
     }
     let counted: u64 = store.queues().await?.iter().map(|queue| queue.counts.total()).sum();
     println!("counted {counted}");
+    for depth in [Depth::Ping, Depth::Full] {
+        let inspection = store.inspect(depth).await?;
+        let worst = inspection.findings.iter().map(|finding| finding.severity).max();
+        println!("writable {} {worst:?}", inspection.is_writable);
+    }
     Ok(())
 }
 

@@ -96,6 +96,7 @@ pub(super) async fn run(
             "long_backlog": lengths.long,
             "short_claim_apply_per_s": short_rate,
             "long_claim_apply_per_s": long_rate,
+            "tasks_per_s": long_rate,
             "claim_ratio": round(claim_ratio),
             "claim_apply_ratio": round(both_ratio),
         }),

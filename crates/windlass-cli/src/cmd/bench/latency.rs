@@ -10,7 +10,7 @@ use windlass::core::{Error, ErrorKind, Store};
 use windlass::{Client, Configure, Context, Outcome, Task};
 
 use super::Effort;
-use super::report::{Percentiles, Report};
+use super::report::{Percentiles, Report, per_second};
 use super::scene::{KIND, Scene};
 use crate::exit::Done;
 use crate::table::grouped;
@@ -82,6 +82,7 @@ pub(super) async fn run(store: Arc<dyn Store>, effort: &Effort, report: &mut Rep
             "batch": 1,
             "concurrency": 8,
             "seconds": took.as_secs_f64(),
+            "tasks_per_s": per_second(tasks, took),
             "latency_ms": whole.json(),
             "submit_ms": submit.json(),
             "claim_ms": claim.json(),

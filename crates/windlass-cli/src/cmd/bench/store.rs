@@ -72,6 +72,7 @@ pub(super) async fn run(
             "claim_per_s": claimed.per_second(),
             "apply_per_s": applied.per_second(),
             "claim_apply_per_s": both.per_second(),
+            "tasks_per_s": both.per_second(),
         }),
     )?;
     Ok(())
