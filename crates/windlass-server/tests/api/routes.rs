@@ -456,6 +456,18 @@ async fn the_root_tells_health_and_version() {
     assert_eq!(root("/healthz").await.is(200)["status"], "ok");
 }
 
+#[tokio::test]
+async fn the_admin_names_lead_to_the_same() {
+    let api = Api::new();
+    let root = async |path: &str| api.call(Method::GET, path, None).await.is(200);
+    assert_eq!(root("/admin/health").await, root("/readyz").await);
+    for name in ["workers", "queues", "dlq"] {
+        let (alias, route) = (format!("/admin/{name}"), format!("/api/v1/{name}"));
+        assert_eq!(root(&alias).await, root(&route).await, "{name}");
+    }
+    api.call(Method::DELETE, "/admin/dlq", None).await.is(200);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_is_not_ready() {
     let api = Api::new();
