@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod picture;
 mod schema;
 mod setup;
 mod shell;
@@ -25,7 +26,7 @@ type Result<T = (), E = Box<dyn std::error::Error + Send + Sync>> = std::result:
 enum Chore {
     /// Find what the tests need and install what is missing from Debian's packages.
     Setup,
-    /// Run every test: setup, `cargo test --workspace`, a short power-cut torture.
+    /// Run every test: setup, `cargo test --workspace`, short tortures.
     Test(test::Args),
     /// Check format, lints and the rules of the repository.
     Check,
@@ -33,6 +34,8 @@ enum Chore {
     Schema(schema::Args),
     /// Attack windlass and let an independent auditor judge; prints one JSON verdict.
     Torture(torture::Args),
+    /// Draw what a few commands look like on a terminal, for the README.
+    Picture,
     /// Measure: runs `windlass bench` as a release build.
     Bench(bench::Args),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Chore::Check => check::run(),
         Chore::Schema(args) => schema::run(&args),
         Chore::Torture(args) => torture::run(args),
+        Chore::Picture => picture::run(),
         Chore::Bench(args) => bench::run(&args),
     };
     match done {

@@ -9,6 +9,10 @@ use crate::{Result, setup, shell};
 
 /// Tries of the power-cut torture that every test run pays for; `torture power-cut` does more.
 const POWER_CUT_TRIES: u32 = 3;
+/// Kills per topology of the process torture that every test run pays for; `torture sqlite` does more.
+const SQLITE_KILLS: u32 = 4;
+/// Longest that their faults last; the drain after them takes about ten seconds more.
+const SQLITE_SECONDS: u32 = 20;
 
 /// Which tests.
 #[derive(clap::Args)]
@@ -43,6 +47,7 @@ pub(crate) fn run(args: &Args) -> Result {
     let (mut tally, is_cargo_satisfied) = run_cargo_test(args)?;
     let is_any_run = tally.passed + tally.failed > 0;
     tally += run_power_cut(args);
+    tally += run_sqlite(args);
     println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     if tally.failed > 0 {
         return Err("tests failed".into());
@@ -92,23 +97,34 @@ fn parse_result(line: &str) -> Option<Tally> {
 }
 
 fn run_power_cut(args: &Args) -> Tally {
+    let tries = POWER_CUT_TRIES.to_string();
+    run_torture(args, power_cut::obstacle, &["power-cut", "--tries", &tries])
+}
+
+fn run_sqlite(args: &Args) -> Tally {
+    let (kills, seconds) = (SQLITE_KILLS.to_string(), SQLITE_SECONDS.to_string());
+    // The debug build is there already, from the tests.
+    let words = ["sqlite", "--debug", "--kills", &kills, "--seconds", &seconds];
+    run_torture(args, || None, &words)
+}
+
+/// Runs a torture in a process of its own: it leaves the mounts and signals of this one alone.
+fn run_torture(args: &Args, obstacle: impl FnOnce() -> Option<String>, words: &[&str]) -> Tally {
     let obstacle = if args.cargo.is_empty() {
-        power_cut::obstacle()
+        obstacle()
     } else {
         Some(String::from("only a part of the tests was asked for"))
     };
+    let name = words.first().copied().unwrap_or_default();
     if let Some(why) = obstacle {
-        println!("NOT RUN: power-cut, because {why}");
+        println!("NOT RUN: {name}, because {why}");
         return Tally { skipped: 1, ..Tally::default() };
     }
-    println!("torture power-cut, {POWER_CUT_TRIES} tries");
-    let tries = POWER_CUT_TRIES.to_string();
-    // In a process of its own: it leaves the mounts and signals of this one alone.
-    let done = shell::run(shell::this_program().args(["torture", "power-cut", "--tries", &tries]));
-    match done {
+    println!("torture {}", words.join(" "));
+    match shell::run(shell::this_program().arg("torture").args(words)) {
         Ok(()) => Tally { passed: 1, ..Tally::default() },
         Err(error) => {
-            println!("torture power-cut: {}", shell::chain(error.as_ref()));
+            println!("torture {name}: {}", shell::chain(error.as_ref()));
             Tally { failed: 1, ..Tally::default() }
         }
     }

@@ -2,7 +2,10 @@
 //!
 //! Each torture prints one JSON verdict on standard output; everything else goes to standard error.
 
+mod chance;
+mod guard;
 pub(crate) mod power_cut;
+mod sqlite;
 
 use clap::Subcommand;
 
@@ -20,14 +23,26 @@ enum Attack {
     /// Cut the power of the disk under a store at full load, again and again; nothing
     /// acknowledged may be missing afterwards.
     PowerCut(power_cut::Args),
+    /// Kill, pause and stop the processes of a small installation on one SQLite file under load;
+    /// every promise that can be seen from outside must hold.
+    Sqlite(sqlite::Args),
     /// The process that is killed by `power-cut`.
     #[command(hide = true)]
     PowerCutLoad(power_cut::LoadArgs),
+    /// What `sqlite` has run for each task.
+    #[command(hide = true)]
+    SqliteHandler(sqlite::HandlerArgs),
+    /// A process that ends with its owner.
+    #[command(hide = true)]
+    Tethered(guard::TetheredArgs),
 }
 
 pub(crate) fn run(args: Args) -> Result {
     match args.attack {
         Attack::PowerCut(args) => power_cut::run(&args),
         Attack::PowerCutLoad(args) => power_cut::run_load(&args),
+        Attack::Sqlite(args) => sqlite::run(&args),
+        Attack::SqliteHandler(args) => sqlite::run_handler(&args),
+        Attack::Tethered(args) => guard::run_tethered(&args),
     }
 }

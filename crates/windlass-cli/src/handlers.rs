@@ -8,9 +8,7 @@ mod testing;
 
 use windlass::{Unknown, WorkerBuilder};
 
-#[expect(unused_imports, reason = "the commands that use it are being written")]
 pub(crate) use self::demo::demo;
-#[expect(unused_imports, reason = "the commands that use it are being written")]
 pub(crate) use self::exec::settled;
 
 /// Gives a worker its handlers: the built-in kinds, or with `exec` that command for all kinds.

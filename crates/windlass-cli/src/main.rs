@@ -1,45 +1,76 @@
-//! The binary `windlass`. Commands live in `cmd`, one file each.
+//! The binary `windlass`. Commands live in `cmd`, one file each; what tasks a worker of the binary can
+//! run lives in `handlers`.
 
+mod caller;
 mod cmd;
-#[cfg_attr(not(test), expect(dead_code, reason = "the commands that use it are being written"))]
+mod confirm;
+mod exit;
 mod handlers;
+mod output;
+mod settings;
+mod signals;
+mod table;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The exit code of a command that was interrupted.
-const INTERRUPTED: u8 = 130;
+use crate::cmd::Cli;
+use crate::exit::{Code, Failure};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let outcome = tokio::select! {
-        outcome = cmd::run(cmd::Cli::parse()) => outcome,
-        // Dropping the command removes what it has made for itself.
-        () = interrupted() => return ExitCode::from(INTERRUPTED),
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr(cli.verbose(), cli.minds_signals());
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return end(Err(Failure::new(Code::Error, format!("start: {error}")))),
     };
+    let outcome = runtime.block_on(async {
+        if cli.minds_signals() {
+            return cmd::run(cli).await;
+        }
+        tokio::select! {
+            outcome = cmd::run(cli) => outcome,
+            // Dropping the command removes what it has made for itself.
+            () = signals::any() => Err(Failure::silent(Code::Interrupted)),
+        }
+    });
+    // Not waited for: a handler that blocks its thread must not keep the process.
+    runtime.shutdown_background();
+    end(outcome)
+}
+
+fn end(outcome: exit::Done) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", error.chain());
-            cmd::exit_code(error.kind())
+        Err(failure) => {
+            if !failure.text.is_empty() {
+                eprintln!("error: {failure}");
+            }
+            ExitCode::from(failure.code as u8)
         }
     }
 }
 
-/// Ends at SIGINT or SIGTERM; never, where they cannot be listened for.
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
+/// Long-running commands tell what they do; the others speak up when something is wrong.
+fn log_to_stderr(verbose: u8, is_long_running: bool) {
+    use tracing_subscriber::EnvFilter;
+    let level = match (verbose, is_long_running) {
+        (0, false) => "warn",
+        (0, true) | (1, false) => "warn,windlass=info,windlass_engine=info,windlass_server=info",
+        (1, true) | (2, _) => "info,windlass=debug,windlass_engine=debug,windlass_server=debug",
+        _ => "debug,windlass=trace,windlass_engine=trace,windlass_server=trace",
     };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    let filter = EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    // A second subscriber cannot come up here; a test harness may have set its own.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_terminal && std::env::var_os("NO_COLOR").is_none())
+        .with_target(false)
+        .try_init();
 }

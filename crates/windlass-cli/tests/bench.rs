@@ -53,7 +53,7 @@ fn mode_enqueue_tells_rate_and_latency() {
 
 #[test]
 fn mode_backlog_tells_the_ratio() {
-    let stores = ["--store", "memory:", "--store", "memory:"];
+    let stores = ["--store", "memory:", "--second-store", "memory:"];
     let lengths = ["--mode", "backlog", "--backlog", "2000", "--batch", "50"];
     let objects = measured(&[&stores[..], &lengths[..]].concat());
     assert_eq!(objects[0]["long_backlog"], 2000);
@@ -70,18 +70,24 @@ fn an_unknown_store_is_an_invalid_request() {
 
 #[test]
 fn mode_drain_tells_the_rate_beside_the_stores_own() {
-    let objects = measured(&[
-        "--mode",
-        "drain",
-        "--concurrency",
-        "8",
-        "--store",
-        "memory:",
-        "--store",
-        "memory:",
-    ]);
+    let objects = measured(&["--mode", "drain", "--concurrency", "8", "--store", "memory:"]);
     assert_eq!((&objects[0]["mode"], &objects[0]["tasks"]), (&"drain".into(), &200.into()));
     assert_positive(&objects[0], &["tasks_per_s", "claim_apply_per_s", "ratio"]);
+}
+
+#[test]
+fn mode_flow_tells_submits_and_completions() {
+    let options = ["--mode", "flow", "--producers", "4", "--concurrency", "8"];
+    let objects = measured(&[&options[..], &["--store", "sqlite::memory:"]].concat());
+    assert_eq!((&objects[0]["mode"], &objects[0]["tasks"]), (&"flow".into(), &200.into()));
+    assert_positive(&objects[0], &["tasks_per_s", "submits_per_s", "seconds"]);
+}
+
+#[test]
+fn a_batch_larger_than_all_tasks_is_cut_to_them() {
+    let options = ["--mode", "enqueue", "--batch", "500", "--tasks", "200"];
+    let objects = measured(&[&options[..], &["--store", "memory:"]].concat());
+    assert_eq!(objects[0]["tasks"], 200);
 }
 
 #[test]
@@ -97,15 +103,15 @@ fn mode_latency_tells_submit_and_claim_apart() {
 fn an_interrupted_bench_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let mut child = Command::new(env!("CARGO_BIN_EXE_windlass"))
-        .args(["bench", "--step-seconds", "60", "--tasks", "100000000"])
+        .args(["bench", "--step-seconds", "60", "--tasks", "100000000", "-o", "table"])
         .current_dir(folder.path())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("cargo has built the binary");
     // The first line is printed after its folder was made.
     let mut line = String::new();
-    let output = child.stdout.take().expect("the output is piped");
+    let output = child.stderr.take().expect("the output is piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("a line");
     let id = child.id().to_string();
     let status = Command::new("kill").args(["-INT", &id]).status().expect("kill is there");

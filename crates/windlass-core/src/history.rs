@@ -209,7 +209,7 @@ pub fn timeline(record: &TaskRecord) -> Vec<Entry> {
             && epoch_told != Some(run.epoch)
         {
             epoch_told = Some(run.epoch);
-            story.push(plain(Happening::Claimed, run.claimed_at, Some(run.clone())));
+            tell_claim(&mut story, run);
         }
         story.push(entry.clone());
     }
@@ -218,12 +218,21 @@ pub fn timeline(record: &TaskRecord) -> Vec<Entry> {
         && matches!(record.state, State::Running | State::Completed)
         && epoch_told != Some(run.epoch)
     {
-        story.push(plain(Happening::Claimed, run.claimed_at, Some(run.clone())));
+        tell_claim(&mut story, run);
     }
     if let (State::Completed, Some(at)) = (record.state, record.finished_at) {
         story.push(plain(Happening::Completed, at, run));
     }
     story
+}
+
+/// Adds a claim, before what was asked of the run that it began: a request bears no run of its own,
+/// so that it is met before anything that tells of the claim.
+fn tell_claim(story: &mut Vec<Entry>, run: &Run) {
+    let is_request = |entry: &&Entry| entry.what == Happening::CancelRequested;
+    let requests = story.iter().rev().take_while(is_request).count();
+    let claim = plain(Happening::Claimed, run.claimed_at, Some(run.clone()));
+    story.insert(story.len() - requests, claim);
 }
 
 /// The present or last run of a record.
@@ -251,6 +260,20 @@ mod tests {
 
     fn entry(what: Happening, at: i64) -> Entry {
         plain(what, Timestamp::from_millis(at), None)
+    }
+
+    #[test]
+    fn a_cancel_asked_of_a_run_is_told_after_the_claim_of_that_run() {
+        let mut story = vec![entry(Happening::Submitted, 1), entry(Happening::CancelRequested, 3)];
+        let run = Run {
+            attempt: 1,
+            epoch: Epoch(1),
+            worker: WorkerId::new("w"),
+            claimed_at: Timestamp::from_millis(2),
+        };
+        tell_claim(&mut story, &run);
+        let told: Vec<_> = story.iter().map(|entry| entry.what).collect();
+        assert_eq!(told, [Happening::Submitted, Happening::Claimed, Happening::CancelRequested]);
     }
 
     #[test]

@@ -71,16 +71,30 @@ impl Client {
             T::defaults().into_task(T::KIND, payload, &self.inner.config)
         };
         let tasks = tasks.into_iter().map(prepare).collect::<Result<Vec<_>>>()?;
-        // They share the options of their kind: all of them have keys, or none.
-        let is_keyed = tasks.first().is_some_and(is_keyed);
-        let answers = self.batcher(is_keyed).send_all(tasks);
-        let mut handles = Vec::with_capacity(answers.len());
-        for answer in answers {
-            let stored = answer.await.unwrap_or_else(|_| Err(runtime_ended()));
-            let accepted = stored.and_then(|(id, inserted)| accept(id, inserted));
-            handles.push(accepted.map(|(id, is_new)| Handle::new(self.clone(), id, is_new)));
+        let handle = |stored: Result<(TaskId, Inserted)>| {
+            let (id, is_new) = stored.and_then(|(id, inserted)| accept(id, inserted))?;
+            Ok(Handle::new(self.clone(), id, is_new))
+        };
+        Ok(self.insert_all(tasks).await.into_iter().map(handle).collect())
+    }
+
+    /// Submits tasks that [`Options::into_task`] made, and answers each, in order, with the id that
+    /// was reserved for it and with what the store said.
+    ///
+    /// They become pending in the order given, except that those with a key may come before or
+    /// after those without. All of them go their way also when the caller stops waiting.
+    pub async fn insert_all(&self, tasks: Vec<NewTask>) -> Vec<Result<(TaskId, Inserted)>> {
+        let keyed_marks: Vec<_> = tasks.iter().map(is_keyed).collect();
+        let (keyed, plain) = tasks.into_iter().partition(is_keyed);
+        let mut keyed = self.inner.keyed.send_all(keyed).into_iter();
+        let mut plain = self.inner.plain.send_all(plain).into_iter();
+        let mut answers = Vec::with_capacity(keyed_marks.len());
+        for is_keyed in keyed_marks {
+            let answer = if is_keyed { keyed.next() } else { plain.next() };
+            let answer = answer.expect("each task has one answer");
+            answers.push(answer.await.unwrap_or_else(|_| Err(runtime_ended())));
         }
-        Ok(handles)
+        answers
     }
 
     /// Submits a task of any kind by name; for callers that have no type for it.
@@ -91,7 +105,8 @@ impl Client {
         options: Options,
     ) -> Result<(TaskId, bool)> {
         let task = options.into_task(kind, payload, &self.inner.config)?;
-        let (id, inserted) = self.batcher(is_keyed(&task)).send(task).await?;
+        let batcher = if is_keyed(&task) { &self.inner.keyed } else { &self.inner.plain };
+        let (id, inserted) = batcher.send(task).await?;
         accept(id, inserted)
     }
 
@@ -139,10 +154,6 @@ impl Client {
     /// The settings of this client.
     pub fn config(&self) -> &Config {
         &self.inner.config
-    }
-
-    fn batcher(&self, is_keyed: bool) -> &Batcher<NewTask, (TaskId, Inserted)> {
-        if is_keyed { &self.inner.keyed } else { &self.inner.plain }
     }
 
     async fn change(&self, id: &TaskId, action: Action) -> Result<Changed> {
@@ -252,4 +263,40 @@ fn accept(id: TaskId, inserted: Inserted) -> Result<(TaskId, bool)> {
 
 fn runtime_ended() -> Error {
     Error::new(ErrorKind::Unavailable, "the runtime ended before the submit was answered")
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::unique::{Hold, OnConflict, Unique};
+    use windlass_testkit::fleet;
+
+    use super::*;
+
+    fn task(client: &Client, payload: &'static str, options: Options) -> NewTask {
+        options.into_task("do", Bytes::from_static(payload.as_bytes()), client.config()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn tasks_with_and_without_keys_are_answered_in_order() {
+        let client = Client::new(fleet::memory());
+        let rule = |on_conflict| Unique { key: None, hold: Hold::UntilFinished, on_conflict };
+        let answers = client
+            .insert_all(vec![
+                task(&client, "1", Options::new()),
+                task(&client, "2", Options::new().unique_rule(rule(OnConflict::Reject))),
+                task(&client, "3", Options::new()),
+                task(&client, "2", Options::new().unique_rule(rule(OnConflict::Reject))),
+                task(&client, "2", Options::new().unique_rule(rule(OnConflict::Return))),
+            ])
+            .await;
+        let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+        for (at, payload) in [(0, "1"), (1, "2"), (2, "3")] {
+            let (id, inserted) = &answers[at];
+            assert!(inserted.is_new(), "{at}: {inserted:?}");
+            assert_eq!(client.get(id).await.unwrap().unwrap().payload, payload);
+        }
+        let first = &answers[1].0;
+        assert!(matches!(&answers[3].1, Inserted::Conflict { holder } if holder == first));
+        assert!(matches!(&answers[4].1, Inserted::Existing { id, .. } if id == first));
+    }
 }

@@ -28,6 +28,15 @@ pub(crate) struct Controls {
     pub(crate) progress: ProgressNote,
 }
 
+impl Controls {
+    /// Gives the run up. First that, then the handler is asked to stop: whatever it says because it
+    /// was asked must not be taken for its own verdict.
+    pub(crate) fn give_up(&self) {
+        self.stop.cancel();
+        self.cancel.cancel();
+    }
+}
+
 /// The last progress that a handler has told and no beat has carried yet.
 #[derive(Clone, Default)]
 pub(crate) struct ProgressNote(Arc<Mutex<Option<(f64, String)>>>);
@@ -77,16 +86,14 @@ impl Leases {
     pub(crate) fn stop(&self, leases: &[Lease]) {
         let held = self.0.lock();
         for held in leases.iter().filter_map(|lease| held.get(lease)) {
-            held.controls.cancel.cancel();
-            held.controls.stop.cancel();
+            held.controls.give_up();
         }
     }
 
     /// Gives up all runs.
     pub(crate) fn stop_all(&self) {
         for held in self.0.lock().values() {
-            held.controls.cancel.cancel();
-            held.controls.stop.cancel();
+            held.controls.give_up();
         }
     }
 

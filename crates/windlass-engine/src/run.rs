@@ -63,7 +63,7 @@ async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: S
     );
     let guarded = AssertUnwindSafe(work.instrument(span)).catch_unwind();
     let time_left = deadline.map(|deadline| deadline.since(now));
-    tokio::select! {
+    let ending = tokio::select! {
         biased;
         outcome = guarded => match outcome {
             Ok(ending) => checked(station, ending),
@@ -72,7 +72,11 @@ async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: S
         () = controls.stop.cancelled() => Ending::Released,
         () = pass(time_left) => Ending::DeadlinePassed { has_started: true },
         () = tokio::time::sleep(task.spec.timeout) => Ending::TimedOut,
-    }
+    };
+    let is_success = matches!(ending, Ending::Completed { .. });
+    // A run that was given up was told so, and may have ended because of that: only a success is
+    // surely its own.
+    if controls.stop.is_cancelled() && !is_success { Ending::Released } else { ending }
 }
 
 /// Ends after a time, or never.

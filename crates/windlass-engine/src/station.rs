@@ -154,8 +154,7 @@ impl Station {
         let arrive = |task: Claimed| {
             let controls = self.leases.add(&task, &worker);
             if !is_ours {
-                controls.cancel.cancel();
-                controls.stop.cancel();
+                controls.give_up();
             }
             let pass = if task.is_suspect() { pass.take() } else { None };
             Waiting { task, controls, since, pass }
@@ -244,5 +243,23 @@ mod tests {
         drop(asked);
         let (third, _) = station.next_claim().unwrap();
         assert_eq!(third.suspects_at_most, 1);
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_may_have_left_a_suspect_behind_is_followed_by_one_that_brings_it() {
+        let station = station();
+        let ask = || {
+            // A run that has just ended makes room for one more.
+            drop(station.slots.take());
+            station.next_claim().unwrap().1
+        };
+        let (with_pass, second, third) = (ask(), ask(), ask());
+        let is_followed = |answered| {
+            station.receive(answered, Claim { tasks: Vec::new(), mark: WakeMark(1) });
+            station.intake.dry().is_none()
+        };
+        assert!(!is_followed(second), "who has the pass tells when it is free");
+        drop(with_pass);
+        assert!(is_followed(third), "nobody will tell that any more");
     }
 }

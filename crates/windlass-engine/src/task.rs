@@ -79,8 +79,18 @@ impl Options {
         self.queue.as_deref().unwrap_or(DEFAULT_QUEUE)
     }
 
-    /// Makes the task that a store takes; the id is still to be reserved.
-    pub(crate) fn into_task(self, kind: &str, payload: Bytes, config: &Config) -> Result<NewTask> {
+    /// Sets everything about its unique key at once; a key that is absent is derived from queue,
+    /// kind and payload.
+    #[must_use]
+    pub fn unique_rule(mut self, rule: Unique) -> Self {
+        self.on_conflict = rule.on_conflict;
+        self.unique = Some(rule);
+        self
+    }
+
+    /// Makes the checked task that [`crate::Client::insert_all`] takes; what is not set is as
+    /// configured. Its id is reserved when it is submitted.
+    pub fn into_task(self, kind: &str, payload: Bytes, config: &Config) -> Result<NewTask> {
         let defaults = &config.task;
         let task = NewTask {
             id: TaskId::new("not reserved yet"),

@@ -84,6 +84,36 @@ async fn a_worker_without_an_answered_beat_gives_up_its_runs_before_its_lease_is
     worker.stop().await.unwrap();
 }
 
+/// A handler that ends in its own way as soon as it is asked to stop.
+async fn check_obedient<R>(end: R)
+where
+    R: Fn() -> Outcome<u64> + Send + Sync + Copy + 'static,
+{
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let obedient = move |_: Do, cx: Context<()>| async move {
+        cx.cancelled().await;
+        end()
+    };
+    let worker = seat.worker().handle(obedient).start().await.unwrap();
+    let task = fleet.submit(1).await;
+    pass(SECOND * 7).await;
+    seat.faults.hold(Method::Beat);
+    pass(SECOND * 14).await;
+    let record = fleet.record(task.id()).await;
+    assert_eq!((record.state, record.attempts, record.crashes), (State::Pending, 0, 0));
+    seat.faults.release(Method::Beat);
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_says_because_it_was_given_up_is_not_its_verdict() {
+    check_obedient(|| Err(windlass_engine::cancelled())).await;
+    check_obedient(|| Err("interrupted".into())).await;
+    check_obedient(|| Err(windlass_engine::discard("interrupted"))).await;
+    check_obedient(|| panic!("interrupted")).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_worker_declared_lost_comes_back_under_a_new_id_and_its_late_completion_is_refused() {
     let fleet = Fleet::new();

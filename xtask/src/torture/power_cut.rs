@@ -14,13 +14,11 @@ mod load;
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{ChildStdout, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 use windlass_core::dice::Dice;
 
@@ -28,6 +26,7 @@ use self::audit::Audit;
 use self::disk::Disk;
 use self::ledger::{Ledger, Moment};
 pub(crate) use self::load::{LoadArgs, run_load};
+use crate::torture::guard::{self, Killed};
 use crate::{Result, shell};
 
 /// The shortest time between the start of the load and the cut; the longest is `--seconds`.
@@ -74,9 +73,6 @@ impl Profile {
     }
 }
 
-/// Set by SIGINT and SIGTERM, so that guards get to run.
-static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
 /// Why this machine cannot run the torture; `None` when it can.
 pub(crate) fn obstacle() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
@@ -97,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result {
         return Err(format!("cannot cut power: {why}").into());
     }
     disk::hide_mounts_from_others();
-    listen_for_interrupts()?;
+    guard::listen_for_interrupts()?;
     let seed = args.seed.unwrap_or_else(|| u64::from(std::process::id()));
     let mut dice = Dice::seeded(seed);
     let mut total = Audit::default();
@@ -200,9 +196,7 @@ fn load_until_cut(cut: &Cut<'_>) -> Result<Ledger> {
     let reader = thread::spawn(move || read_lines(stdout, &mut log_of_reader));
     let cut_at = Instant::now() + cut.after;
     while Instant::now() < cut_at {
-        if IS_INTERRUPTED.load(Ordering::SeqCst) {
-            return Err("interrupted".into());
-        }
+        guard::check_interrupted()?;
         if reader.is_finished() {
             break;
         }
@@ -215,9 +209,7 @@ fn load_until_cut(cut: &Cut<'_>) -> Result<Ledger> {
     let lines = reader.join().map_err(|_| "the reader of the ledger panicked")??;
     writeln!(log, "cut {dark_at:?}")?;
     let ledger = Ledger::read(lines.iter().map(String::as_str), dark_at)?;
-    if IS_INTERRUPTED.load(Ordering::SeqCst) {
-        return Err("interrupted".into());
-    }
+    guard::check_interrupted()?;
     if has_ended_early {
         let why = ledger.failures.join("; ");
         return Err(format!("the load ended before the cut: {why}").into());
@@ -241,32 +233,6 @@ fn read_lines(stdout: ChildStdout, log: &mut File) -> Result<Vec<String>> {
             lines.push(line);
         }
     }
-}
-
-/// A child that does not outlive its owner.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Turns SIGINT and SIGTERM into a flag. Must run before any thread is started: each inherits what
-/// is blocked.
-fn listen_for_interrupts() -> Result {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGINT);
-    signals.add(Signal::SIGTERM);
-    signals.thread_block()?;
-    thread::spawn(move || {
-        if signals.wait().is_ok() {
-            IS_INTERRUPTED.store(true, Ordering::SeqCst);
-        }
-    });
-    Ok(())
 }
 
 /// A line that each try replaces on a terminal, a line per try elsewhere.

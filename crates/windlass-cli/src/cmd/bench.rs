@@ -4,6 +4,7 @@ mod backlog;
 mod disk;
 mod drain;
 mod enqueue;
+mod flow;
 mod latency;
 mod report;
 mod scene;
@@ -14,10 +15,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tempfile::TempDir;
-use windlass::core::store::Durability;
 use windlass::core::{Error, ErrorKind, Result, Store};
 
 use self::report::{Report, Surroundings};
+use super::Globals;
+use crate::exit::Done;
+use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,23 +28,24 @@ Examples:
   windlass bench --batch 500 -o json               one batch size, one line of JSON
   windlass bench --mode enqueue --producers 64     64 producers, one task per call
   windlass bench --mode drain --concurrency 200    a worker empties a backlog
+  windlass bench --mode flow                       producers and a worker at the same time
   windlass bench --mode latency                    from the submit to the start of the handler
   windlass bench --mode backlog                    what a claim costs with 1,000,000 tasks waiting
   windlass bench --store memory:                   another store";
 
-/// What to measure.
+/// What to measure. Without --store it is a fresh SQLite file on the disk of the current folder,
+/// removed afterwards; the store is never taken from the environment or a file of settings, since a
+/// measurement is no guest for a store at work.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// What to measure.
     #[arg(long, value_enum, default_value_t = Mode::Store)]
     mode: Mode,
-    /// The store's URL; by default a fresh SQLite file on the disk of the current folder, removed
-    /// afterwards. Never taken from the environment: a measurement is no guest for a store at work.
-    /// For the modes `backlog` and `drain` give two: the first for the short backlog, or to be
-    /// drained.
-    #[arg(long = "store", value_name = "URL")]
-    stores: Vec<String>,
+    /// Another store for the long backlog (mode `backlog` with --store): another file, schema or
+    /// database of the same sort.
+    #[arg(long, value_name = "URL", requires = "store")]
+    second_store: Option<String>,
     /// Durability of the fresh SQLite file.
     #[arg(long, value_enum, default_value_t = FileDurability::Durable)]
     durability: FileDurability,
@@ -51,14 +55,14 @@ pub(crate) struct Args {
     /// Size of each payload.
     #[arg(long, default_value_t = 100, value_name = "BYTES")]
     payload_bytes: usize,
-    /// Tasks per call. By default: 1, 10, 100, 500 and 1000 in turn (mode `store`), 1 (`enqueue`),
-    /// 500 (`backlog`).
+    /// Tasks per call. By default: 1, 10, 100, 500 and 1000 in turn (mode `store`), 1 (`enqueue` and
+    /// `flow`), 500 (`backlog`).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: Option<u32>,
-    /// Tasks that the worker runs at once (mode `drain`).
+    /// Tasks that the worker runs at once (modes `drain` and `flow`).
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
-    /// Callers at the same time (mode `enqueue`).
+    /// Callers at the same time (modes `enqueue` and `flow`).
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     producers: u32,
     /// Tasks that wait in the long backlog (mode `backlog`).
@@ -67,9 +71,6 @@ pub(crate) struct Args {
     /// Longest time for one step of a measurement.
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS")]
     step_seconds: f64,
-    /// How to print.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,6 +81,8 @@ enum Mode {
     Enqueue,
     /// A worker empties a backlog with handlers that do nothing.
     Drain,
+    /// Producers submit while a worker runs what they submit.
+    Flow,
     /// One task every 10 ms: from the submit to the start of its handler.
     Latency,
     /// Claim and apply with few and with many tasks waiting.
@@ -94,15 +97,6 @@ enum FileDurability {
     Fast,
 }
 
-/// How results are printed.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Output {
-    /// For people.
-    Table,
-    /// One JSON object per line.
-    Json,
-}
-
 /// How much to measure, read from the arguments.
 struct Effort {
     tasks: u64,
@@ -112,24 +106,27 @@ struct Effort {
     is_store_kept: bool,
 }
 
-pub(crate) async fn run(args: Args) -> Result<()> {
+pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
+    if globals.server.is_some() {
+        return Err(Error::invalid("bench measures a store itself: give --store").into());
+    }
     let effort = Effort {
         tasks: args.tasks,
         payload_bytes: args.payload_bytes,
         step: Duration::try_from_secs_f64(args.step_seconds)
             .map_err(|cause| Error::invalid("--step-seconds").because(cause))?,
-        is_store_kept: !args.stores.is_empty(),
+        is_store_kept: globals.store.is_some(),
     };
-    let places = Places::find(&args)?;
+    let places = Places::find(&args, globals)?;
     let first = places.open(0).await?;
     let surroundings = Surroundings {
         store: first.profile().name,
-        durability: name_of(&first.profile().durability),
+        durability: first.profile().durability.as_str(),
         place: places.describe(),
         payload_bytes: args.payload_bytes,
         fdatasync: disk::fdatasync_median(places.folder())?,
     };
-    let mut report = Report::begin(args.output, surroundings);
+    let mut report = Report::begin(Output::of(globals), surroundings);
     let batch = args.batch.map(|batch| batch as usize);
     match args.mode {
         Mode::Store => {
@@ -144,9 +141,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             enqueue::run(first, callers, &effort, &mut report).await?;
         }
         Mode::Drain => {
-            let second = places.open_second().await?;
+            let second = places.open(1).await?;
             let slots = args.concurrency as usize;
             drain::run([first, second], slots, &effort, &mut report).await?;
+        }
+        Mode::Flow => {
+            let callers = enqueue::Callers { producers: args.producers, batch: batch.unwrap_or(1) };
+            flow::run(first, callers, args.concurrency as usize, &effort, &mut report).await?;
         }
         Mode::Latency => latency::run(first, &effort, &mut report).await?,
         Mode::Backlog => {
@@ -163,8 +164,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 enum Places {
     /// SQLite files in a folder of our own, which goes when this is dropped.
     Private { folder: TempDir, durability: FileDurability },
-    /// What the user named.
-    Given(Vec<String>),
+    /// What the user named; a second one where that was named too.
+    Given(String, Option<String>),
 }
 
 impl Drop for Places {
@@ -182,13 +183,14 @@ impl Drop for Places {
 }
 
 impl Places {
-    fn find(args: &Args) -> Result<Self> {
-        if !args.stores.is_empty() {
-            let wanted = if matches!(args.mode, Mode::Backlog | Mode::Drain) { 2 } else { 1 };
-            if args.stores.len() != wanted {
-                return Err(Error::invalid(format!("this mode needs --store {wanted} times")));
+    fn find(args: &Args, globals: &Globals) -> Result<Self> {
+        if let Some(store) = &globals.store {
+            if args.mode == Mode::Backlog && args.second_store.is_none() {
+                let text =
+                    "mode backlog compares two stores of one sort: give --second-store as well";
+                return Err(Error::invalid(text));
             }
-            return Ok(Self::Given(args.stores.clone()));
+            return Ok(Self::Given(store.clone(), args.second_store.clone()));
         }
         // Not in the system's folder for such things: that is often memory, where flushing is free.
         let folder = tempfile::Builder::new().prefix(".windlass-bench-").tempdir_in(".").map_err(
@@ -211,14 +213,14 @@ impl Places {
                 };
                 windlass::open(&format!("sqlite:{}?durability={durability}", file.display())).await
             }
-            Self::Given(urls) => windlass::open(&urls[0]).await,
+            Self::Given(url, _) => windlass::open(url).await,
         }
     }
 
     async fn open_second(&self) -> Result<Arc<dyn Store>> {
         match self {
             Self::Private { .. } => self.open(1).await,
-            Self::Given(urls) => windlass::open(&urls[1]).await,
+            Self::Given(first, second) => windlass::open(second.as_deref().unwrap_or(first)).await,
         }
     }
 
@@ -227,7 +229,7 @@ impl Places {
         match self {
             Self::Private { folder, .. } => folder.path(),
             // The disk of the file, where the store is one.
-            Self::Given(urls) => urls[0]
+            Self::Given(url, _) => url
                 .strip_prefix("sqlite:")
                 .and_then(|rest| std::path::Path::new(rest.split('?').next()?).parent())
                 .filter(|folder| folder.is_dir())
@@ -241,15 +243,7 @@ impl Places {
             Self::Private { folder, .. } => {
                 format!("a fresh file in {}, removed afterwards", folder.path().display())
             }
-            Self::Given(_) => String::from("as given"),
+            Self::Given(..) => String::from("as given"),
         }
-    }
-}
-
-fn name_of(durability: &Durability) -> &'static str {
-    match durability {
-        Durability::Durable => "durable",
-        Durability::Window { .. } => "fast",
-        Durability::Volatile => "volatile",
     }
 }

@@ -16,7 +16,7 @@ use windlass::{Context, Failure, Outcome, RawTask, WorkerBuilder, cancelled, dis
 
 use self::group::Running;
 pub(crate) use self::group::settled;
-use self::streams::{Output, talk};
+use self::streams::{Output, input, listen};
 
 /// The task can never succeed. (From `sysexits.h`: the input data was incorrect.)
 const DISCARD: i32 = 65;
@@ -46,7 +46,7 @@ async fn execute(command: &str, grace: Duration, task: RawTask, cx: Context<()>)
     let mut shell = Command::new("sh");
     shell
         .args(["-c", command])
-        .stdin(Stdio::piped())
+        .stdin(input(&task.payload).map_err(|error| format!("keep the payload: {error}"))?)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
@@ -58,7 +58,7 @@ async fn execute(command: &str, grace: Duration, task: RawTask, cx: Context<()>)
     let mut running = Running::new(child, grace)?;
     let mut output = Output::new(limits.result_bytes_max, ERROR_BYTES_MAX);
     let status = tokio::select! {
-        status = talk(running.child(), task.payload, &mut output) => status?,
+        status = listen(running.child(), &mut output) => status?,
         () = cx.cancelled() => {
             running.end().await;
             return Err(cancelled());

@@ -67,6 +67,17 @@ pub enum Durability {
     Volatile,
 }
 
+impl Durability {
+    /// In one word, as store URLs and answers have it.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Durable => "durable",
+            Self::Window { .. } => "fast",
+            Self::Volatile => "volatile",
+        }
+    }
+}
+
 /// How closely to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use windlass_core::{Error, ErrorKind, Reason, Result};
 
@@ -54,6 +55,7 @@ pub(super) fn open_writer(options: &SqliteOptions) -> Result<Connection> {
     set("wal_autocheckpoint", &CHECKPOINT_PAGES)?;
     set("cache_size", &-i64::from(CACHE_KIB))?;
     set("temp_store", &"MEMORY")?;
+    keep_plans(&connection)?;
     Ok(connection)
 }
 
@@ -63,7 +65,15 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     connection.busy_timeout(BUSY_MAX).during("set up a reader")?;
     connection.pragma_update(None, "query_only", true).during("set up a reader")?;
+    keep_plans(&connection)?;
     Ok(connection)
+}
+
+/// Plans a statement once, whatever values it is given. Otherwise SQLite compares each value with the
+/// conditions of partial indexes and prepares anew whenever one is bound: 160 µs for each claim.
+fn keep_plans(connection: &Connection) -> Result<()> {
+    let is_kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true);
+    is_kept.map(drop).during("set up")
 }
 
 /// Repeats while others hold the lock, with small random pauses: SQLite's own waiting grows to

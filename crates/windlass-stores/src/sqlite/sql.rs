@@ -75,6 +75,8 @@ statements! {
 mod tests {
     use std::collections::BTreeSet;
 
+    use rusqlite::StatementStatus;
+
     use super::*;
     use crate::sqlite::{SqliteOptions, connection, migrate};
 
@@ -112,24 +114,41 @@ mod tests {
         assert_eq!(files, named);
     }
 
+    /// Statements that must not slow down as the file grows, and what they walk along.
+    const HOT: &[(&str, &str)] = &[
+        (CLAIM, "task_pending"),
+        (CLAIM_PROBE, "task_pending"),
+        (QUEUE_OLDEST, "task_pending"),
+        (PROMOTE, "task_due"),
+        (PROMOTE_NEXT, "task_due"),
+        (PRUNE, "task_expiring"),
+        (PRUNE_NEXT, "task_expiring"),
+        (ROWS_OF_WORKER, "task_running"),
+        (EXPIRE_ORPHANS, "task_running"),
+        (EXPIRE_NEXT, "worker_alive"),
+        (EXPIRE_WORKERS, "worker_alive"),
+        (ROW_BY_ID, "task_id"),
+        (LIST_STATE, "task_rare"),
+    ];
+
+    #[test]
+    fn hot_statements_are_prepared_once_whatever_values_they_are_given() {
+        let connection = migrated();
+        for (text, _) in HOT {
+            let mut statement = connection.prepare(text).unwrap();
+            for value in 0..3_i64 {
+                let values = vec![value; statement.parameter_count()];
+                let mut rows = statement.query(rusqlite::params_from_iter(values)).unwrap();
+                while rows.next().unwrap().is_some() {}
+            }
+            assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{text}");
+        }
+    }
+
     #[test]
     fn hot_statements_walk_the_index_made_for_them() {
         let connection = migrated();
-        for (text, index) in [
-            (CLAIM, "task_pending"),
-            (CLAIM_PROBE, "task_pending"),
-            (QUEUE_OLDEST, "task_pending"),
-            (PROMOTE, "task_due"),
-            (PROMOTE_NEXT, "task_due"),
-            (PRUNE, "task_expiring"),
-            (PRUNE_NEXT, "task_expiring"),
-            (ROWS_OF_WORKER, "task_running"),
-            (EXPIRE_ORPHANS, "task_running"),
-            (EXPIRE_NEXT, "worker_alive"),
-            (EXPIRE_WORKERS, "worker_alive"),
-            (ROW_BY_ID, "task_id"),
-            (LIST_STATE, "task_rare"),
-        ] {
+        for (text, index) in HOT {
             let plan = plan(&connection, text);
             assert!(plan.contains(index), "not by {index}:\n{plan}");
             assert!(!plan.contains("TEMP B-TREE"), "sorts:\n{plan}");

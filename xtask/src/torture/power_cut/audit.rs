@@ -2,22 +2,24 @@
 //!
 //! The audit knows nothing of how the store works; it reads and, at the end, drains it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use windlass_core::dice::Dice;
 use windlass_core::retry::Backoff;
 use windlass_core::state::{self, Ending};
-use windlass_core::store::{
-    Applied, ApplyParams, Depth, GetParams, ListParams, Parts, Severity, StateCounts,
-};
-use windlass_core::{QueueName, State, Store, TaskId, TaskRecord, WorkerId};
+use windlass_core::store::{Applied, ApplyParams};
+use windlass_core::{State, Store, TaskId, TaskRecord, WorkerId};
+use windlass_testkit::audit::{Dump, counter_trouble};
 
 use super::ledger::Ledger;
 use super::load;
 use crate::{Result, shell};
 
-/// How much to read or finish in one call.
+/// How much to finish in one call.
 const PIECE: usize = 500;
+
+/// The tasks of a store.
+type Records = HashMap<TaskId, TaskRecord>;
 
 /// What came out.
 #[derive(Debug, Default)]
@@ -79,52 +81,26 @@ pub(super) async fn run(url: &str, ledger: &Ledger) -> Audit {
 }
 
 async fn look(store: &dyn Store, ledger: &Ledger, audit: &mut Audit) -> Result {
-    check_health(store, audit).await?;
-    let records = read_all(store, audit).await?;
+    let records = read(store, audit).await?;
     check_losses(&records, ledger, audit);
     check_records(&records, ledger, audit);
-    check_contents(store, &records, audit).await?;
-    check_counters(store, &records, audit).await?;
+    check_contents(&records, audit);
     drain(store, &records, ledger, audit).await?;
-    let drained = read_all(store, audit).await?;
+    let drained = read(store, audit).await?;
     check_drained(&records, &drained, audit);
-    check_counters(store, &drained, audit).await?;
-    check_health(store, audit).await
-}
-
-async fn check_health(store: &dyn Store, audit: &mut Audit) -> Result {
-    let inspection = store.inspect(Depth::Full).await?;
-    if !inspection.is_writable {
-        audit.wrong.push(String::from("the store takes no writes"));
-    }
-    for finding in inspection.findings {
-        if finding.severity == Severity::Problem {
-            let (subject, text) = (finding.subject, finding.text);
-            audit.wrong.push(format!("{subject}: {text}"));
-        }
-    }
     Ok(())
 }
 
-async fn read_all(store: &dyn Store, audit: &mut Audit) -> Result<HashMap<TaskId, TaskRecord>> {
-    let mut records = HashMap::new();
-    let mut params = ListParams { limit: PIECE, ..ListParams::default() };
-    loop {
-        let page = store.list(params.clone()).await?;
-        for record in page.tasks {
-            if let Some(twin) = records.insert(record.id.clone(), record) {
-                audit.wrong.push(format!("task {} is listed twice", twin.id));
-            }
-        }
-        if page.next_cursor.is_none() {
-            return Ok(records);
-        }
-        params.cursor = page.next_cursor;
-    }
+/// Everything that is there; what looking brings to light is wrong already.
+async fn read(store: &dyn Store, audit: &mut Audit) -> Result<Records> {
+    let dump = Dump::of(store).await?;
+    audit.wrong.extend(dump.troubles);
+    audit.wrong.extend(counter_trouble(dump.tasks.values(), &dump.queues));
+    Ok(dump.tasks)
 }
 
 /// Everything acknowledged must be as it was acknowledged.
-fn check_losses(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: &mut Audit) {
+fn check_losses(records: &Records, ledger: &Ledger, audit: &mut Audit) {
     for id in &ledger.acked_inserts {
         if !records.contains_key(id) {
             audit.lost_inserts += 1;
@@ -152,7 +128,7 @@ fn check_losses(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: &
 }
 
 /// Nothing may be there that was never sent, nor in a state that nobody asked for.
-fn check_records(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: &mut Audit) {
+fn check_records(records: &Records, ledger: &Ledger, audit: &mut Audit) {
     for (id, record) in records {
         if !ledger.sent_inserts.contains(id) {
             audit.wrong.push(format!("task {id} was never sent"));
@@ -171,65 +147,20 @@ fn check_records(records: &HashMap<TaskId, TaskRecord>, ledger: &Ledger, audit: 
 }
 
 /// Payloads and results come back byte for byte.
-async fn check_contents(
-    store: &dyn Store,
-    records: &HashMap<TaskId, TaskRecord>,
-    audit: &mut Audit,
-) -> Result {
-    let ids: Vec<_> = records.keys().cloned().collect();
-    for piece in ids.chunks(PIECE) {
-        let params = GetParams {
-            ids: piece.to_vec(),
-            parts: Parts { payload: true, result: true, history: true },
-        };
-        let answers = store.get(params).await?;
-        for (id, answer) in piece.iter().zip(answers) {
-            let Some(record) = answer else {
-                audit.wrong.push(format!("task {id} is listed and not found"));
-                continue;
-            };
-            if record.payload != load::payload_of(id) {
-                audit.wrong.push(format!("task {id} has another payload"));
-            }
-            let result = (record.state == State::Completed).then(|| load::result_of(id).into());
-            if record.result != result {
-                audit.wrong.push(format!("task {id} has another result"));
-            }
+fn check_contents(records: &Records, audit: &mut Audit) {
+    for (id, record) in records {
+        if record.payload != load::payload_of(id) {
+            audit.wrong.push(format!("task {id} has another payload"));
+        }
+        let result = (record.state == State::Completed).then(|| load::result_of(id).into());
+        if record.result != result {
+            audit.wrong.push(format!("task {id} has another result"));
         }
     }
-    Ok(())
-}
-
-async fn check_counters(
-    store: &dyn Store,
-    records: &HashMap<TaskId, TaskRecord>,
-    audit: &mut Audit,
-) -> Result {
-    let mut counted = BTreeMap::<QueueName, StateCounts>::new();
-    for record in records.values() {
-        let counts = counted.entry(record.queue.clone()).or_default();
-        counts.add(record.state, 1);
-    }
-    let mut kept = BTreeMap::new();
-    for queue in store.queues().await? {
-        if queue.counts.total() > 0 {
-            kept.insert(queue.name, queue.counts);
-        }
-    }
-    if counted != kept {
-        let wrong = format!("counters say {kept:?}, the tasks are {counted:?}");
-        audit.wrong.push(wrong);
-    }
-    Ok(())
 }
 
 /// Lets the dead workers go and finishes what waits, under epochs that must all be new.
-async fn drain(
-    store: &dyn Store,
-    records: &HashMap<TaskId, TaskRecord>,
-    ledger: &Ledger,
-    audit: &mut Audit,
-) -> Result {
+async fn drain(store: &dyn Store, records: &Records, ledger: &Ledger, audit: &mut Audit) -> Result {
     for worker in &ledger.workers {
         store.leave(WorkerId::new(worker)).await?;
     }
@@ -265,11 +196,7 @@ async fn drain(
 }
 
 /// After the drain nothing waits for a worker, and what rested before it is as it was.
-fn check_drained(
-    before: &HashMap<TaskId, TaskRecord>,
-    after: &HashMap<TaskId, TaskRecord>,
-    audit: &mut Audit,
-) {
+fn check_drained(before: &Records, after: &Records, audit: &mut Audit) {
     let is_drained = |state| matches!(state, State::Pending | State::Running);
     for (id, record) in before {
         let kept = after.get(id).map(|record| (record.state, record.epoch));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_core::store::{Action, ChangeParams, Target};
-use windlass_core::{Claimed, Epoch};
+use windlass_core::{Claimed, Epoch, QueueName};
 
 use super::super::ledger::Run;
 use super::*;

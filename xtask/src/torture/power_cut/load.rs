@@ -20,6 +20,7 @@ use windlass_core::{
 };
 
 use super::ledger::{self, Moment, Run, Word};
+use crate::torture::chance::pick;
 use crate::{Result, shell};
 
 /// Enough to keep the group commit busy with whatever comes together by chance.
@@ -293,11 +294,6 @@ impl Worker {
 
 fn run_of(task: &Claimed, state: State) -> Run {
     Run { id: task.id.clone(), epoch: task.epoch, state }
-}
-
-fn pick<'a, T>(choices: &'a [T], dice: &mut Dice) -> &'a T {
-    let at = (dice.unit() * choices.len() as f64) as usize;
-    &choices[at.min(choices.len() - 1)]
 }
 
 /// Says a line. When this returns, the parent will read it, whatever happens to this process.

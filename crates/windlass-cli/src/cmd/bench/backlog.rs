@@ -10,8 +10,10 @@ use serde_json::json;
 use windlass::core::{Result, Store};
 
 use super::Effort;
-use super::report::{Report, grouped, per_second};
+use super::report::{Report, per_second};
 use super::scene::Scene;
+use crate::exit::Done;
+use crate::table::grouped;
 
 const SHORT: u64 = 1_000;
 const PAIRS: usize = 15;
@@ -45,7 +47,7 @@ pub(super) async fn run(
     lengths: Lengths,
     effort: &Effort,
     report: &mut Report,
-) -> Result<()> {
+) -> Done {
     let [short, long] = stores;
     let mut short = Scene::set(short, effort.payload_bytes).await?;
     let mut long = Scene::set(long, effort.payload_bytes).await?;
@@ -97,7 +99,7 @@ pub(super) async fn run(
             "claim_ratio": round(claim_ratio),
             "claim_apply_ratio": round(both_ratio),
         }),
-    );
+    )?;
     if effort.is_store_kept {
         short.tidy().await?;
         long.tidy().await?;

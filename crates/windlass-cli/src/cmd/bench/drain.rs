@@ -10,25 +10,27 @@ use windlass::core::{QueueName, Result, State, Store};
 use windlass::{Client, Context, Outcome, Task};
 
 use super::Effort;
-use super::report::{Report, grouped, per_second};
+use super::report::{Report, per_second};
 use super::scene::{KIND, Scene};
 use super::store::claim_with_apply;
+use crate::exit::Done;
+use crate::table::grouped;
 
 /// Tasks per call while the backlog is made, and of the store's own rate that the worker is held to.
 const BATCH: usize = 500;
 /// How often the store is asked whether all are completed.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The measured task; its payload is a JSON string.
 #[derive(Serialize, Deserialize)]
-struct Noop(String);
+pub(super) struct Noop(String);
 
 impl Task for Noop {
     const KIND: &'static str = KIND;
     type Output = ();
 }
 
-async fn noop(_task: Noop, _cx: Context<()>) -> Outcome<()> {
+pub(super) async fn noop(_task: Noop, _cx: Context<()>) -> Outcome<()> {
     Ok(())
 }
 
@@ -37,7 +39,7 @@ pub(super) async fn run(
     concurrency: usize,
     effort: &Effort,
     report: &mut Report,
-) -> Result<()> {
+) -> Done {
     let [store, yardstick] = stores;
     report.stage("making the backlog", 4);
     let scene = preloaded(Arc::clone(&store), effort).await?;
@@ -85,7 +87,7 @@ pub(super) async fn run(
             "claim_apply_per_s": own,
             "ratio": ratio,
         }),
-    );
+    )?;
     Ok(())
 }
 
@@ -100,7 +102,7 @@ async fn preloaded(store: Arc<dyn Store>, effort: &Effort) -> Result<Scene> {
     Ok(scene)
 }
 
-async fn completed(store: &Arc<dyn Store>, queue: &QueueName) -> Result<u64> {
+pub(super) async fn completed(store: &Arc<dyn Store>, queue: &QueueName) -> Result<u64> {
     let queues = store.queues().await?;
     let found = queues.iter().find(|record| record.name == *queue);
     Ok(found.map_or(0, |record| record.counts.get(State::Completed)))

@@ -11,8 +11,10 @@ use windlass::core::{Error, ErrorKind, Result, Store};
 use windlass::{Client, Configure, Options};
 
 use super::Effort;
-use super::report::{Percentiles, Report, grouped, per_second};
+use super::report::{Percentiles, Report, per_second};
 use super::scene::{KIND, Scene, TaskMaker, check_inserted};
+use crate::exit::Done;
+use crate::table::grouped;
 
 /// Who inserts, and how much at a time.
 pub(super) struct Callers {
@@ -28,7 +30,7 @@ struct Producer {
     batch: usize,
     /// Tasks that nobody has taken on yet.
     left: Arc<AtomicU64>,
-    stop_at: Instant,
+    stop_at: Option<Instant>,
 }
 
 pub(super) async fn run(
@@ -36,37 +38,19 @@ pub(super) async fn run(
     callers: Callers,
     effort: &Effort,
     report: &mut Report,
-) -> Result<()> {
+) -> Done {
     let scene = Scene::set(store, effort.payload_bytes).await?;
     report.stage(&format!("{} producers", callers.producers), 2);
-    let client = Client::new(scene.store());
-    let left = Arc::new(AtomicU64::new(effort.tasks));
     let start = Instant::now();
-    let mut producers = JoinSet::new();
-    for _ in 0..callers.producers {
-        let producer = Producer {
-            client: client.clone(),
-            store: scene.store(),
-            maker: scene.maker(),
-            batch: callers.batch,
-            left: Arc::clone(&left),
-            stop_at: start + effort.step,
-        };
-        producers.spawn(producer.run());
-    }
-    let mut calls = Vec::new();
-    while let Some(ended) = producers.join_next().await {
-        let failed = |cause| Error::new(ErrorKind::Unavailable, "run a producer").because(cause);
-        calls.extend(ended.map_err(failed)??);
-    }
+    let calls = produce(&scene, &callers, effort.tasks, Some(start + effort.step)).await?;
     let took = start.elapsed();
     report.step();
     if effort.is_store_kept {
         scene.tidy().await?;
     }
     report.step();
-    let tasks = (calls.len() * callers.batch) as u64;
-    let latency = Percentiles::of(calls);
+    let tasks = calls.iter().map(|(count, _)| count).sum();
+    let latency = Percentiles::of(calls.into_iter().map(|(_, took)| took).collect());
     report.row(
         &[
             ("producers", grouped(u64::from(callers.producers))),
@@ -87,34 +71,69 @@ pub(super) async fn run(
             "tasks_per_s": per_second(tasks, took),
             "latency_ms": latency.json(),
         }),
-    );
+    )?;
     Ok(())
 }
 
+/// Has all producers insert, and answers how many tasks each call inserted and how long it took.
+pub(super) async fn produce(
+    scene: &Scene,
+    callers: &Callers,
+    tasks: u64,
+    stop_at: Option<Instant>,
+) -> Result<Vec<(u64, Duration)>> {
+    let client = Client::new(scene.store());
+    let left = Arc::new(AtomicU64::new(tasks));
+    let mut producers = JoinSet::new();
+    for _ in 0..callers.producers {
+        let producer = Producer {
+            client: client.clone(),
+            store: scene.store(),
+            maker: scene.maker(),
+            batch: callers.batch,
+            left: Arc::clone(&left),
+            stop_at,
+        };
+        producers.spawn(producer.run());
+    }
+    let mut calls = Vec::new();
+    while let Some(ended) = producers.join_next().await {
+        let failed = |cause| Error::new(ErrorKind::Unavailable, "run a producer").because(cause);
+        calls.extend(ended.map_err(failed)??);
+    }
+    Ok(calls)
+}
+
 impl Producer {
-    /// Inserts until nothing is left or the time is over; answers how long each call took.
-    async fn run(self) -> Result<Vec<Duration>> {
+    /// Inserts until nothing is left or the time is over; answers how many each call inserted, and
+    /// how long it took.
+    async fn run(self) -> Result<Vec<(u64, Duration)>> {
         let mut calls = Vec::new();
-        while Instant::now() < self.stop_at && self.take_on() {
-            let tasks = self.maker.make(self.store.as_ref(), self.batch).await?;
+        while self.stop_at.is_none_or(|at| Instant::now() < at) {
+            let count = self.take_on();
+            if count == 0 {
+                break;
+            }
+            let tasks = self.maker.make(self.store.as_ref(), count as usize).await?;
             let start = Instant::now();
             if let [task] = &tasks[..] {
                 let options = Options::new().queue(task.queue.as_str());
                 self.client.enqueue_raw(KIND, task.payload.clone(), options).await?;
-                calls.push(start.elapsed());
+                calls.push((count, start.elapsed()));
             } else {
                 let outcomes = self.store.insert(tasks).await?;
-                calls.push(start.elapsed());
+                calls.push((count, start.elapsed()));
                 check_inserted(&outcomes)?;
             }
         }
         Ok(calls)
     }
 
-    fn take_on(&self) -> bool {
+    /// Takes the next tasks on: a batch, or what is left.
+    fn take_on(&self) -> u64 {
         let batch = self.batch as u64;
-        self.left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(batch))
-            .is_ok()
+        let rest = |left: u64| Some(left.saturating_sub(batch));
+        let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
+        before.unwrap_or_default().min(batch)
     }
 }

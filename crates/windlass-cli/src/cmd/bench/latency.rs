@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::mpsc;
-use windlass::core::{Error, ErrorKind, Result, Store};
+use windlass::core::{Error, ErrorKind, Store};
 use windlass::{Client, Configure, Context, Outcome, Task};
 
 use super::Effort;
-use super::report::{Percentiles, Report, grouped};
+use super::report::{Percentiles, Report};
 use super::scene::{KIND, Scene};
+use crate::exit::Done;
+use crate::table::grouped;
 
 const EVERY: Duration = Duration::from_millis(10);
 /// Enough for a 99th percentile, and over in a few seconds.
@@ -31,7 +33,7 @@ async fn pong(_task: Ping, cx: Context<mpsc::UnboundedSender<Instant>>) -> Outco
     Ok(())
 }
 
-pub(super) async fn run(store: Arc<dyn Store>, effort: &Effort, report: &mut Report) -> Result<()> {
+pub(super) async fn run(store: Arc<dyn Store>, effort: &Effort, report: &mut Report) -> Done {
     let tasks = effort.tasks.min(TASKS_MAX);
     report.stage("one task every 10 ms", tasks);
     let scene = Scene::set(Arc::clone(&store), effort.payload_bytes).await?;
@@ -84,6 +86,6 @@ pub(super) async fn run(store: Arc<dyn Store>, effort: &Effort, report: &mut Rep
             "submit_ms": submit.json(),
             "claim_ms": claim.json(),
         }),
-    );
+    )?;
     Ok(())
 }

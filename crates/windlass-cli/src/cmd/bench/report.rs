@@ -1,17 +1,13 @@
 //! How results reach the reader: a table for people, a JSON object per line for programs, a bar for
 //! those who wait.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "results are what this command prints; everything else goes to stderr"
-)]
-
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::Output;
+use crate::exit::Done;
+use crate::output::{Format, Output};
 
 /// A disk that flushes faster than this does not flush.
 const FLUSH_US_MIN: u128 = 5;
@@ -38,9 +34,9 @@ impl Report {
     /// Says what is measured, and where.
     pub(super) fn begin(output: Output, surroundings: Surroundings) -> Self {
         let flush_us = surroundings.fdatasync.as_micros();
-        if output == Output::Table {
+        if output.format == Format::Table {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            println!(
+            eprintln!(
                 "windlass {} · {} ({}), {} · payload {} bytes · fdatasync {flush_us} µs · {cores} cores",
                 env!("CARGO_PKG_VERSION"),
                 surroundings.store,
@@ -81,22 +77,22 @@ impl Report {
     }
 
     /// Prints one result: named cells for people, an object for programs.
-    pub(super) fn row(&mut self, cells: &[(&str, String)], mut object: Value) {
+    pub(super) fn row(&mut self, cells: &[(&str, String)], mut object: Value) -> Done {
         self.bar.finish_and_clear();
-        match self.output {
-            Output::Table => {
+        match self.output.format {
+            Format::Table => {
                 if !self.has_header {
-                    println!("{}", line(cells, |(name, _)| String::from(*name)));
+                    self.output.line(&line(cells, |(name, _)| String::from(*name)))?;
                     self.has_header = true;
                 }
-                println!("{}", line(cells, |(_, text)| text.clone()));
+                self.output.line(&line(cells, |(_, text)| text.clone()))
             }
-            Output::Json => {
+            Format::Json | Format::Jsonl => {
                 object["store"] = json!(self.surroundings.store);
                 object["durability"] = json!(self.surroundings.durability);
                 object["payload_bytes"] = json!(self.surroundings.payload_bytes);
                 object["fdatasync_us"] = json!(self.surroundings.fdatasync.as_micros() as u64);
-                println!("{object}");
+                self.output.line(&object.to_string())
             }
         }
     }
@@ -155,29 +151,9 @@ fn line(cells: &[(&str, String)], text: impl Fn(&(&str, String)) -> String) -> S
     cells.iter().map(cell).collect::<Vec<_>>().join("  ")
 }
 
-/// 1234567 as `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn large_numbers_are_grouped() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-    }
 
     #[test]
     fn percentiles_of_nothing_are_zero_and_of_one_are_that_one() {

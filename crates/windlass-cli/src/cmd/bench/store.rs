@@ -7,8 +7,10 @@ use serde_json::json;
 use windlass::core::{Result, Store};
 
 use super::Effort;
-use super::report::{Report, grouped, per_second};
+use super::report::{Report, per_second};
 use super::scene::Scene;
+use crate::exit::Done;
+use crate::table::grouped;
 
 /// From no batching to more than pays.
 pub(super) const BATCHES: [usize; 5] = [1, 10, 100, 500, 1000];
@@ -36,7 +38,7 @@ pub(super) async fn run(
     batch: usize,
     effort: &Effort,
     report: &mut Report,
-) -> Result<()> {
+) -> Done {
     let mut scene = Scene::set(store, effort.payload_bytes).await?;
     report.stage(&format!("batch {batch}"), 4);
     let inserted = insert(&mut scene, batch, effort).await?;
@@ -71,7 +73,7 @@ pub(super) async fn run(
             "apply_per_s": applied.per_second(),
             "claim_apply_per_s": both.per_second(),
         }),
-    );
+    )?;
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! What goes into a command and comes out of it, never more in memory than may be kept.
 
-use std::io;
-use std::process::ExitStatus;
+use std::io::{self, Seek, Write};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
 
 /// How long after the shell's end its pipes may stay open. What the shell wrote is there by then; who
@@ -39,21 +39,23 @@ impl Output {
     }
 }
 
-/// Feeds a command its input and gathers its output until the shell has exited; `None` as soon as it
-/// has printed more than may be kept.
-pub(super) async fn talk(
+/// The payload as a file without a name, to be read from its beginning. Not a pipe: a command whose
+/// worker was killed would find the end of its input too early, and go on with half a payload.
+pub(super) fn input(payload: &[u8]) -> io::Result<Stdio> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(payload)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// Gathers the output of a command until the shell has exited; `None` as soon as it has printed more
+/// than may be kept.
+pub(super) async fn listen(
     child: &mut Child,
-    input: Bytes,
     output: &mut Output,
 ) -> io::Result<Option<ExitStatus>> {
     let Output { printed, printed_max, complained, complained_max } = output;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let feed = async {
-        if let Some(mut stdin) = stdin {
-            // A command need not read its input; the pipe is then broken, and that is no failure.
-            let _ = stdin.write_all(&input).await;
-        }
-    };
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let gather = async {
         let gather_printed = each(stdout, |chunk| {
             printed.extend_from_slice(chunk);
@@ -68,12 +70,11 @@ pub(super) async fn talk(
         });
         tokio::try_join!(gather_printed, gather_complained)
     };
-    tokio::pin!(feed, gather);
-    let (mut is_fed, mut is_gathered) = (false, false);
+    tokio::pin!(gather);
+    let mut is_gathered = false;
     let status = loop {
         tokio::select! {
             status = child.wait() => break status?,
-            () = &mut feed, if !is_fed => is_fed = true,
             all = &mut gather, if !is_gathered => match all {
                 Ok(_) => is_gathered = true,
                 Err(TooMuch) => return Ok(None),

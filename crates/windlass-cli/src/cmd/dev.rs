@@ -1,0 +1,79 @@
+//! `windlass dev`: server, page and worker in one process on an embedded file.
+
+use tokio_util::sync::CancellationToken;
+use windlass_server::{App, Listener};
+
+use super::Globals;
+use super::serve::{Address, listen, refuse_server};
+use super::worker::concurrency;
+use crate::caller::{Access, client};
+use crate::exit::Done;
+use crate::handlers;
+use crate::settings::Settings;
+use crate::signals::until_signalled;
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass dev                  on sqlite:windlass.db, at http://127.0.0.1:8080
+  windlass dev --demo           with a lively mix of sample tasks
+  windlass dev --port 0 --exec './handle.sh'";
+
+/// How to start.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    address: Address,
+    /// Feeds it a lively mix of sample tasks.
+    #[arg(long)]
+    demo: bool,
+    /// Runs this command, by `sh -c`, for every task, in place of the built-in types.
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+}
+
+pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
+    refuse_server(globals)?;
+    let settings = Settings::gather(globals, args.address.layers())?;
+    let listener = listen(&settings.config).await?;
+    let client = client(&settings, Access::Write).await?;
+    let worker = handlers::register(client.worker(), args.exec)
+        .all_queues()
+        .name("dev")
+        .concurrency(concurrency(&settings))
+        .start()
+        .await?;
+    greet(&settings, &listener);
+    let stop = CancellationToken::new();
+    if args.demo {
+        tokio::spawn(handlers::demo(client.clone(), stop.clone().cancelled_owned()));
+    }
+    let work = async {
+        let served = listener.serve(App::new(client), stop.clone().cancelled_owned()).await;
+        // Also when the server could not go on: the worker ends in good order.
+        let worked = worker.stop().await;
+        handlers::settled().await;
+        worked?;
+        Ok(served?)
+    };
+    until_signalled(stop.clone(), work).await
+}
+
+/// The URL, and three things to try.
+fn greet(settings: &Settings, listener: &Listener) {
+    let (url, store) = (format!("http://{}", listener.address()), settings.store_shown());
+    // By the name under which it was started: after `cargo run` there is no `windlass` on the path.
+    let windlass = std::env::args().next().unwrap_or_else(|| String::from("windlass"));
+    let api = format!("{url}/api/v1/tasks");
+    eprintln!(
+        "\
+windlass runs at {url} on {store}
+
+three things to try, in another terminal:
+  {windlass} enqueue echo '{{\"hello\":\"world\"}}' --wait --server {url}
+  curl {api} -H 'content-type: application/json' -d '{{\"type\":\"fail\",\"payload\":{{\"times\":2}}}}'
+  {windlass} task list --server {url}
+
+Ctrl-C ends it; what is not finished goes on at the next start."
+    );
+}

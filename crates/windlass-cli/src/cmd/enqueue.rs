@@ -1,0 +1,293 @@
+//! `windlass enqueue`: submits a task, or the same task many times.
+
+use std::io::Read;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use windlass::Timestamp;
+
+use super::filters::span;
+use super::{Desk, wait};
+use crate::caller::{Access, Answer, Caller, lenient};
+use crate::exit::{Code, Done, Failure};
+use crate::output::{Format, one_line};
+use crate::table::{grouped, plain};
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass enqueue echo '{\"hello\":\"world\"}' --wait
+  windlass enqueue email.send @letter.json --queue mail --delay 10m --max-retries 8
+  echo '{\"ms\":100}' | windlass enqueue sleep -
+  windlass enqueue noop --count 10000 -o jsonl
+  windlass enqueue report.daily --idempotency-key report-2026-11-15
+
+With --wait it exits with 0 when the task completed, 6 when it ended dead or cancelled, 7 when
+--wait-timeout was over.";
+
+/// Most tasks in one request.
+const BATCH: u64 = 1_000;
+
+/// What to submit.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The type of the task, which names its handler.
+    #[arg(value_name = "TYPE")]
+    kind: String,
+    /// The payload: JSON, @FILE, or - for the standard input; null without.
+    payload: Option<String>,
+    /// The queue; `default` without.
+    #[arg(long)]
+    queue: Option<String>,
+    /// critical, high, normal or low.
+    #[arg(long)]
+    priority: Option<String>,
+    /// Not before this time has passed, e.g. 10m.
+    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "at")]
+    delay: Option<Duration>,
+    /// Not before this instant (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    at: Option<Timestamp>,
+    /// Runs after the first that a failing task may have.
+    #[arg(long, value_name = "COUNT")]
+    max_retries: Option<u32>,
+    /// Runs lost with their worker that it survives.
+    #[arg(long, value_name = "COUNT")]
+    max_crashes: Option<u32>,
+    /// Longest run.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    timeout: Option<Duration>,
+    /// No run starts at or after this instant, and one that runs is stopped at it (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<Timestamp>,
+    /// How long the finished task is kept.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    retention: Option<Duration>,
+    /// A repeated submit with this key answers with the first task.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// No second such task for this long.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    unique_for: Option<Duration>,
+    /// What makes it the same task; without, its queue, type and payload.
+    #[arg(long, value_name = "KEY", requires = "unique_for")]
+    unique_key: Option<String>,
+    /// A word to find it by; may be given several times.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// A note of yours; may be given several times.
+    #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = pair)]
+    metadata: Vec<(String, String)>,
+    /// How many times.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    count: u64,
+    /// Waits until it is finished, and shows its result.
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait at most; for ever without.
+    #[arg(long, value_name = "TIME", value_parser = span, requires = "wait")]
+    wait_timeout: Option<Duration>,
+}
+
+/// The body of a submit; only what was given.
+#[derive(Serialize)]
+struct Body<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(flatten)]
+    options: serde_json::Map<String, Value>,
+}
+
+pub(crate) async fn run(args: Args, desk: &Desk) -> Done {
+    let payload = args.payload.as_deref().map(read_payload).transpose()?;
+    let body = Body { kind: &args.kind, payload: payload.as_deref(), options: options(&args) };
+    let caller = desk.caller(Access::Write).await?;
+    if args.count == 1 {
+        return one(desk, &caller, &body, &args).await;
+    }
+    many(desk, &caller, &body, &args).await
+}
+
+async fn one(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Done {
+    let answer = caller.send("/api/v1/tasks", body).await?;
+    if args.wait {
+        let task = answer.value()?;
+        let id = task["id"].as_str().unwrap_or_default();
+        let finished = wait::until_finished(caller, id, args.wait_timeout).await?;
+        return wait::finish(desk, &finished);
+    }
+    desk.output.object(&answer, |task, style| {
+        let (id, state) = (task["id"].as_str().unwrap_or_default(), &task["state"]);
+        let state = style.state(state.as_str().unwrap_or_default());
+        let known = if answer.status == 200 { ", which was there already" } else { "" };
+        format!("task {} is {state}{known}", plain(id))
+    })
+}
+
+/// What became of many submits.
+#[derive(Default)]
+struct Tally {
+    results: Vec<Box<RawValue>>,
+    ids: Vec<String>,
+    created: u64,
+    existing: u64,
+    failed: u64,
+    first_error: Option<String>,
+}
+
+async fn many(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Done {
+    let bar = ProgressBar::new(args.count);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {human_pos}/{human_len} {per_sec}") {
+        bar.set_style(style);
+    }
+    let mut tally = Tally::default();
+    let mut left = args.count;
+    while left > 0 {
+        let count = left.min(BATCH);
+        let tasks: Vec<_> = (0..count).map(|_| body).collect();
+        let answer = caller.send("/api/v1/tasks/batch", &tasks).await?;
+        take(desk, &answer, &mut tally, args.wait)?;
+        left -= count;
+        bar.inc(count);
+    }
+    bar.finish_and_clear();
+    summary(desk, &tally)?;
+    let mut is_unfinished = false;
+    for id in &tally.ids {
+        let finished = wait::until_finished(caller, id, args.wait_timeout).await?;
+        is_unfinished |= wait::verdict(&finished.value()?).is_err();
+    }
+    match tally.first_error {
+        Some(error) if tally.failed == args.count => Err(Failure::usage(error)),
+        Some(error) => {
+            let text = format!("{} of {} were refused: {error}", tally.failed, args.count);
+            Err(Failure::new(Code::Partly, text))
+        }
+        None if is_unfinished => {
+            Err(Failure::new(Code::TaskFailed, "not all tasks completed; see `windlass task list`"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Counts what a batch came to; with `jsonl`, each task is printed now that it is durable.
+fn take(desk: &Desk, answer: &Answer, tally: &mut Tally, is_awaited: bool) -> Done {
+    #[derive(serde::Deserialize)]
+    struct Batch {
+        results: Vec<Box<RawValue>>,
+        created: u64,
+        existing: u64,
+        failed: u64,
+    }
+    #[derive(serde::Deserialize)]
+    struct One {
+        task: Option<Box<RawValue>>,
+        error: Option<Value>,
+    }
+    let batch: Batch = answer.read()?;
+    tally.created += batch.created;
+    tally.existing += batch.existing;
+    tally.failed += batch.failed;
+    for result in batch.results {
+        let one: One = serde_json::from_str(result.get())
+            .map_err(|cause| Failure::new(Code::Error, format!("read the answer: {cause}")))?;
+        if let Some(error) = one.error {
+            let text = error["detail"].as_str().unwrap_or("refused").to_owned();
+            tally.first_error.get_or_insert(text);
+        }
+        if let Some(task) = one.task {
+            if desk.output.format == Format::Jsonl {
+                desk.output.line(&one_line(task.get()))?;
+            }
+            if is_awaited {
+                let task = lenient(task.get()).unwrap_or_default();
+                tally.ids.push(task["id"].as_str().unwrap_or_default().to_owned());
+            }
+        }
+        if desk.output.format == Format::Json {
+            tally.results.push(result);
+        }
+    }
+    Ok(())
+}
+
+fn summary(desk: &Desk, tally: &Tally) -> Done {
+    let (created, existing, failed) = (tally.created, tally.existing, tally.failed);
+    match desk.output.format {
+        Format::Jsonl => Ok(()),
+        Format::Json => {
+            let results: Vec<_> =
+                tally.results.iter().map(|result| one_line(result.get())).collect();
+            let counts =
+                format!("\"created\":{created},\"existing\":{existing},\"failed\":{failed}");
+            desk.output.line(&format!("{{\"results\":[{}],{counts}}}", results.join(",")))
+        }
+        Format::Table => {
+            let mut text = format!("{} tasks submitted", grouped(created));
+            if existing > 0 {
+                text.push_str(&format!(", {} were there already", grouped(existing)));
+            }
+            desk.output.line(&text)
+        }
+    }
+}
+
+/// The fields of the request that were given.
+fn options(args: &Args) -> serde_json::Map<String, Value> {
+    let seconds = |time: Option<Duration>| time.map(|time| json!(time.as_secs_f64()));
+    let unique = args.unique_for.map(|time| {
+        let mut unique = json!({"for": time.as_secs_f64()});
+        if let Some(key) = &args.unique_key {
+            unique["key"] = json!(key);
+        }
+        unique
+    });
+    let metadata: serde_json::Map<_, _> =
+        args.metadata.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let fields = [
+        ("queue", args.queue.as_ref().map(|queue| json!(queue))),
+        ("priority", args.priority.as_ref().map(|priority| json!(priority))),
+        ("delay", seconds(args.delay)),
+        ("run_at", args.at.map(|at| json!(at))),
+        ("max_retries", args.max_retries.map(|count| json!(count))),
+        ("max_crashes", args.max_crashes.map(|count| json!(count))),
+        ("timeout", seconds(args.timeout)),
+        ("deadline", args.deadline.map(|at| json!(at))),
+        ("retention", seconds(args.retention)),
+        ("idempotency_key", args.idempotency_key.as_ref().map(|key| json!(key))),
+        ("unique", unique),
+        ("tags", (!args.tags.is_empty()).then(|| json!(args.tags))),
+        ("metadata", (!metadata.is_empty()).then_some(Value::Object(metadata))),
+    ];
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// The payload as it was given, byte for byte; anything but JSON is refused.
+fn read_payload(text: &str) -> Done<Box<RawValue>> {
+    let text = match text {
+        "-" => {
+            let mut text = String::new();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|cause| Failure::usage(format!("read the standard input: {cause}")))?;
+            text
+        }
+        text if text.starts_with('@') => std::fs::read_to_string(&text[1..])
+            .map_err(|cause| Failure::usage(format!("read {}: {cause}", &text[1..])))?,
+        text => text.to_owned(),
+    };
+    serde_json::from_str(text.trim()).map_err(|cause| {
+        let hint = "a text needs quotes of its own, e.g. '\"hello\"'";
+        Failure::usage(format!("the payload is not JSON: {cause}; {hint}"))
+    })
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}

@@ -1,0 +1,41 @@
+//! `windlass health`: asks whether a server, or a store, is ready. For health checks of containers.
+
+use serde_json::Value;
+
+use super::Globals;
+use crate::caller::{Access, Caller};
+use crate::exit::Done;
+use crate::output::Output;
+use crate::settings::{Server, Settings};
+use crate::table::plain;
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass health                                  the server on this machine, at the set port
+  windlass health --server http://10.0.0.5:8080
+  windlass health --store sqlite:windlass.db       the store itself
+
+Exits with 0 when it is ready, 69 when it is not or cannot be reached.";
+
+/// Whom to ask: a server, unless a store is named.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {}
+
+pub(crate) async fn run(_args: Args, globals: &Globals) -> Done {
+    let settings = Settings::gather(globals, Vec::new())?;
+    let caller = match (&globals.store, &settings.server) {
+        (None, None) => {
+            let address = &settings.config.server;
+            let address = std::net::SocketAddr::new(address.bind, address.port);
+            Caller::of_server(Server { url: format!("http://{address}"), token: None })?
+        }
+        _ => Caller::connect(&settings, Access::Read).await?,
+    };
+    let answer = caller.get("/readyz").await?;
+    Output::of(globals).object(&answer, |ready, style| {
+        let store = &ready["store"];
+        let word = |value: &Value| plain(value.as_str().unwrap_or_default());
+        format!("{}: {}, {}", style.bold("ready"), word(&store["name"]), word(&store["durability"]))
+    })
+}

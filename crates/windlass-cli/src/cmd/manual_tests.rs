@@ -1,0 +1,83 @@
+//! `docs/cli.md` is rendered from the commands themselves.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use clap::CommandFactory;
+
+use super::Cli;
+
+const INTRODUCTION: &str = "\
+# The command line
+
+Every command of `windlass` with its options, as `--help` shows them. Rendered from the commands by a
+test: after a change of theirs, `WINDLASS_BLESS=1 cargo test -p windlass-cli manual` writes it anew.
+
+- With neither `--store` nor `--server` a command talks to `sqlite:windlass.db` in the current folder.
+  Commands that only read do not make it.
+- `-o json` prints the very object that the [HTTP API](http.md) answers with, `-o jsonl` one item of a
+  list per line. Tables are for people, and come only on a terminal; logs go to the standard error.
+- What deletes, or changes all that match a filter, asks on a terminal and wants `--yes` elsewhere.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | something went wrong |
+| 2 | the command line, a value or a setting is wrong |
+| 3 | not found |
+| 4 | the present state forbids it |
+| 5 | unauthorized or forbidden |
+| 6 | the awaited task ended dead or cancelled |
+| 7 | the time to wait was over |
+| 8 | some of many could not be done |
+| 69 | the store or server cannot be reached, or is not ready |
+| 130 | interrupted |
+";
+
+#[test]
+fn the_manual_shows_every_command_as_it_is() {
+    let mut manual = String::from(INTRODUCTION);
+    describe(&mut manual, &[], Cli::command().term_width(96).build_for_manual());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    if std::env::var_os("WINDLASS_BLESS").is_some() {
+        std::fs::write(&path, &manual).expect("the manual can be written");
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    let hint = "docs/cli.md is not what the commands say: run with WINDLASS_BLESS=1";
+    assert!(written == manual, "{hint}");
+}
+
+trait BuildForManual {
+    fn build_for_manual(self) -> Self;
+}
+
+impl BuildForManual for clap::Command {
+    /// Complete with what subcommands inherit, and without the colours of a terminal.
+    fn build_for_manual(mut self) -> Self {
+        self = self.color(clap::ColorChoice::Never);
+        self.build();
+        self
+    }
+}
+
+fn describe(manual: &mut String, parents: &[&str], command: clap::Command) {
+    let path: Vec<&str> = parents.iter().copied().chain([command.get_name()]).collect();
+    let help = command.clone().render_help().to_string();
+    let title = path.join(" ");
+    let help = if parents.is_empty() { help } else { without_globals(&help) };
+    write!(manual, "\n## `{title}`\n\n```text\n{}\n```\n", trimmed(&help)).expect("a text");
+    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+        describe(manual, &path, inner.clone());
+    }
+}
+
+/// What every command takes is shown once, at the top.
+fn without_globals(help: &str) -> String {
+    let is_global = |part: &&str| !part.starts_with("Global options:");
+    help.split("\n\n").filter(is_global).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Without spaces at the ends of lines, which nobody sees and everybody's editor removes.
+fn trimmed(help: &str) -> String {
+    help.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+}

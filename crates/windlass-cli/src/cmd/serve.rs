@@ -1,0 +1,97 @@
+//! `windlass serve`: the HTTP API and upkeep, without a worker.
+
+use std::net::{IpAddr, SocketAddr};
+
+use tokio_util::sync::CancellationToken;
+use windlass::core::config::{Config, Layer};
+use windlass_server::{App, Listener};
+
+use super::Globals;
+use crate::caller::{Access, client};
+use crate::exit::{Code, Done, Failure};
+use crate::settings::Settings;
+use crate::signals::until_signalled;
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass serve
+  windlass serve --store sqlite:/var/lib/windlass/tasks.db --port 9000
+  windlass worker --store sqlite:/var/lib/windlass/tasks.db      (beside it, as many as you like)";
+
+/// Where to listen.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) address: Address,
+}
+
+/// Where a server listens.
+#[derive(clap::Args)]
+pub(super) struct Address {
+    /// The port; 0 takes any that is free.
+    #[arg(long)]
+    port: Option<u16>,
+    /// The address; only loopback until there are access tokens.
+    #[arg(long)]
+    bind: Option<IpAddr>,
+}
+
+impl Address {
+    /// The flags as settings.
+    pub(super) fn layers(&self) -> Vec<Layer> {
+        let port =
+            self.port.map(|port| Layer::of_one("flag --port", "server.port", i64::from(port)));
+        let bind =
+            self.bind.map(|bind| Layer::of_one("flag --bind", "server.bind", bind.to_string()));
+        port.into_iter().chain(bind).collect()
+    }
+}
+
+pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
+    refuse_server(globals)?;
+    let settings = Settings::gather(globals, args.address.layers())?;
+    let stop = CancellationToken::new();
+    let work = async {
+        let listener = listen(&settings.config).await?;
+        let client = client(&settings, Access::Write).await?;
+        let upkeep = client.upkeep().start();
+        eprintln!("windlass serves http://{} on {}", listener.address(), settings.store_shown());
+        let served = listener.serve(App::new(client), stop.clone().cancelled_owned()).await;
+        upkeep.stop().await?;
+        Ok(served?)
+    };
+    until_signalled(stop.clone(), work).await
+}
+
+/// Takes the port before anything else is touched.
+pub(super) async fn listen(config: &Config) -> Done<Listener> {
+    allow_open_files();
+    let address = SocketAddr::new(config.server.bind, config.server.port);
+    Listener::bind(address).await.map_err(|error| {
+        let mut failure = Failure::from(error);
+        if failure.code != Code::Usage {
+            failure.code = Code::Error;
+            failure.text.push_str("; `--port 0` takes any port that is free");
+        }
+        failure
+    })
+}
+
+/// Each connection is an open file, and many systems allow 1,024 unless more is asked for.
+fn allow_open_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "could not raise the number of open files");
+    }
+}
+
+/// These commands are the server, or beside it: they talk to a store.
+pub(super) fn refuse_server(globals: &Globals) -> Done {
+    match globals.server {
+        None => Ok(()),
+        Some(_) => Err(Failure::usage("this command works on a store itself: give --store")),
+    }
+}

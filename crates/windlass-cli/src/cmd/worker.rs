@@ -1,0 +1,95 @@
+//! `windlass worker`: runs built-in tasks, or a command per task.
+
+use tokio_util::sync::CancellationToken;
+use windlass::Priority;
+
+use super::Globals;
+use super::serve::refuse_server;
+use crate::caller::{Access, client};
+use crate::exit::Done;
+use crate::handlers;
+use crate::settings::Settings;
+use crate::signals::until_signalled;
+
+const EXAMPLES: &str = "\
+Examples:
+  windlass worker                                      the queue default, built-in types only
+  windlass worker --queue mail=3 --queue default       three of mail for one of default
+  windlass worker --queue urgent --queue bulk --strict bulk only while urgent is empty
+  windlass worker --queue reports --exec './report.sh' a command per task
+
+Built-in types: echo, noop, sleep {ms}, fail {message, times}.
+
+A command gets the payload on its standard input and WINDLASS_TASK_ID, WINDLASS_EPOCH,
+WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment. It ends with 0 for completed
+(its standard output is the result), 65 for discard, 75 to be run again in 10 s; anything else has
+failed (the end of its standard error is the error) and is retried.";
+
+/// Which tasks to run, and how.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A queue to serve, with its weight (1 without); may be given several times. `default` without.
+    #[arg(long = "queue", value_name = "QUEUE[=WEIGHT]", value_parser = weighted)]
+    queues: Vec<(String, u32)>,
+    /// Serves only tasks of these priorities.
+    #[arg(long = "priority", value_name = "PRIORITY", value_delimiter = ',')]
+    priorities: Vec<Priority>,
+    /// Tasks at once; 10 per core without.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    concurrency: Option<u32>,
+    /// Serves the queues in the order given: the next only while those before are empty.
+    #[arg(long)]
+    strict: bool,
+    /// Runs this command, by `sh -c`, for every task.
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+    /// A name to know it by in `windlass workers list`.
+    #[arg(long)]
+    name: Option<String>,
+}
+
+pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
+    refuse_server(globals)?;
+    let settings = Settings::gather(globals, Vec::new())?;
+    let client = client(&settings, Access::Write).await?;
+    let mut worker = handlers::register(client.worker(), args.exec).concurrency(
+        args.concurrency.map_or_else(|| concurrency(&settings), |tasks| tasks as usize),
+    );
+    for (queue, weight) in &args.queues {
+        worker = worker.queue(queue, *weight);
+    }
+    if args.strict {
+        worker = worker.strict();
+    }
+    if !args.priorities.is_empty() {
+        worker = worker.priorities(&args.priorities);
+    }
+    if let Some(name) = &args.name {
+        worker = worker.name(name);
+    }
+    let stop = CancellationToken::new();
+    let work = async {
+        let queues: Vec<_> = args.queues.iter().map(|(queue, _)| queue.as_str()).collect();
+        let queues = if queues.is_empty() { "default".to_owned() } else { queues.join(", ") };
+        tracing::info!(queues, "working");
+        let worked = worker.run_until(stop.clone().cancelled_owned()).await;
+        handlers::settled().await;
+        Ok(worked?)
+    };
+    until_signalled(stop.clone(), work).await
+}
+
+/// How many tasks a worker of the binary runs at once, unless told otherwise.
+pub(super) fn concurrency(settings: &Settings) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores * settings.config.worker.concurrency_per_core as usize
+}
+
+fn weighted(text: &str) -> Result<(String, u32), String> {
+    let Some((queue, weight)) = text.split_once('=') else { return Ok((text.to_owned(), 1)) };
+    match weight.parse() {
+        Ok(weight) if weight > 0 => Ok((queue.to_owned(), weight)),
+        _ => Err(format!("the weight {weight:?} must be a whole number above 0")),
+    }
+}

@@ -1,0 +1,56 @@
+//! `windlass workers`: who runs tasks.
+
+use clap::Subcommand;
+use serde_json::Value;
+
+use super::Desk;
+use super::task::told;
+use crate::caller::{Access, escaped};
+use crate::exit::Done;
+use crate::output::Style;
+use crate::table::{Table, cell, short};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List workers: what they serve, how busy they are, when they were last heard of.
+    #[command(after_help = "Examples:\n  windlass workers list\n  windlass workers list -o jsonl")]
+    List,
+    /// Show one worker and what it runs.
+    #[command(after_help = "Example:\n  windlass workers show 5f0c…")]
+    Show {
+        /// The worker's id.
+        id: String,
+    },
+}
+
+pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
+    let caller = desk.caller(Access::Read).await?;
+    match command {
+        Command::List => desk.output.list(&caller.get("/api/v1/workers").await?, rows),
+        Command::Show { id } => {
+            let answer = caller.get(&format!("/api/v1/workers/{}", escaped(&id))).await?;
+            desk.output.object(&answer, told)
+        }
+    }
+}
+
+fn rows(workers: &[Value], style: Style) -> Table {
+    let headings = &["id", "name", "host", "pid", "state", "busy", "queues", "heard of"];
+    let mut table = Table::new(headings, "no workers");
+    for worker in workers {
+        let age = worker["heartbeat_age"].as_f64().map(|age| format!("{} ago", short(age)));
+        let queues = worker["queues"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let queues: Vec<_> = queues.iter().map(cell).collect();
+        table.row(vec![
+            cell(&worker["id"]),
+            cell(&worker["name"]),
+            cell(&worker["host"]),
+            cell(&worker["pid"]),
+            style.state(&cell(&worker["state"])),
+            format!("{}/{}", cell(&worker["slots_used"]), cell(&worker["slots"])),
+            cell(&Value::from(queues.join(", "))),
+            age.unwrap_or_default(),
+        ]);
+    }
+    table
+}

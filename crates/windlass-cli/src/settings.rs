@@ -1,0 +1,126 @@
+//! Settings of this process: flag > environment > `./windlass.toml` > user config > default.
+
+use std::path::{Path, PathBuf};
+
+use windlass::core::config::{Config, Layer, Layered, is_misspelt, layered};
+
+use crate::cmd::Globals;
+use crate::exit::{Done, Failure};
+
+/// The project's own settings.
+const PROJECT_FILE: &str = "windlass.toml";
+/// The user's settings, in the folder for such things.
+const USER_FILE: &str = "windlass/windlass.toml";
+
+/// Everything that a command goes by.
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// Each setting with its origin, for `windlass config show`.
+    pub(crate) layered: Layered,
+    /// A server to talk to in place of a store.
+    pub(crate) server: Option<Server>,
+}
+
+/// A server to talk to.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) url: String,
+    pub(crate) token: Option<String>,
+}
+
+impl Settings {
+    /// The store's URL as it may be shown.
+    pub(crate) fn store_shown(&self) -> String {
+        without_password(&self.config.store)
+    }
+
+    /// Puts all sources together; `flags` are those of the command itself.
+    pub(crate) fn gather(globals: &Globals, flags: Vec<Layer>) -> Done<Self> {
+        let mut layers = Vec::new();
+        layers.extend(user_file().map(|path| file(&path)).transpose()?.flatten());
+        match &globals.config {
+            Some(path) => {
+                let missing = || Failure::usage(format!("no settings at {}", path.display()));
+                layers.push(file(path)?.ok_or_else(missing)?);
+            }
+            None => layers.extend(file(Path::new(PROJECT_FILE))?),
+        }
+        let variables = || {
+            let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+                Some((name.into_string().ok()?, value.into_string().ok()?))
+            };
+            std::env::vars_os().filter_map(text)
+        };
+        for (name, _) in variables().filter(|(name, _)| is_misspelt(name)) {
+            eprintln!("warning: {name} is no setting of windlass (see `windlass config show`)");
+        }
+        layers.extend(Layer::of_environment(variables())?);
+        layers.extend(flags);
+        if let Some(store) = &globals.store {
+            layers.push(Layer::of_one("flag --store", "store", store.as_str()));
+        }
+        let layered = layered(layers)?;
+        // A store that was named by a flag is meant, whatever the environment says.
+        let from_environment = || variable("WINDLASS_URL").filter(|_| globals.store.is_none());
+        let server = globals.server.clone().or_else(from_environment);
+        let server = server.map(|url| Server { url, token: variable("WINDLASS_TOKEN") });
+        Ok(Self { config: layered.config.clone(), layered, server })
+    }
+}
+
+/// Reads a file of settings; nothing when there is none.
+fn file(path: &Path) -> Done<Option<Layer>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(Layer::parse(path.display().to_string(), &text)?)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::usage(format!("read {}: {error}", path.display()))),
+    }
+}
+
+fn user_file() -> Option<PathBuf> {
+    let folder = variable("XDG_CONFIG_HOME").map(PathBuf::from);
+    let folder = folder.or_else(|| Some(Path::new(&variable("HOME")?).join(".config")))?;
+    Some(folder.join(USER_FILE))
+}
+
+/// A variable of the environment; an empty one counts as absent.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// A URL with stars in place of the password and of every parameter that may be one.
+pub(crate) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let hidden = match authority.rsplit_once('@') {
+        None => authority.to_owned(),
+        Some((user, host)) => match user.split_once(':') {
+            None => authority.to_owned(),
+            Some((name, _)) => format!("{name}:***@{host}"),
+        },
+    };
+    let path = match path.split_once('?') {
+        Some((path, query)) if query.to_lowercase().contains("password") => format!("{path}?***"),
+        _ => path.to_owned(),
+    };
+    format!("{scheme}://{hidden}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (url, shown) in [
+            ("sqlite:windlass.db", "sqlite:windlass.db"),
+            ("postgres://ann:se@cret@db/x", "postgres://ann:***@db/x"),
+            ("postgres://db/x?password=secret", "postgres://db/x?***"),
+            ("redis://:secret@h:6379/0", "redis://:***@h:6379/0"),
+            ("redis://h:6379", "redis://h:6379"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+}

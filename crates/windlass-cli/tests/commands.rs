@@ -1,0 +1,248 @@
+//! Every command on the real binary, against a store and against a server: the same objects, the
+//! documented exit codes.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Place, Ran};
+
+/// A payload that careless programs change on its way.
+const PAYLOAD: &str = r#"{"n": 9007199254740993,  "s":"\ud800", "f":1.10}"#;
+
+#[track_caller]
+fn id_of(ran: &Ran) -> String {
+    ran.json()["id"].as_str().expect("a task has an id").to_owned()
+}
+
+#[test]
+fn what_a_command_prints_is_what_the_api_answers() {
+    let place = Place::new();
+    let server = place.dev(&[]);
+    place.run(&["enqueue", "echo", PAYLOAD, "--wait"]).exits(0);
+    let id = id_of(&place.run(&["enqueue", "echo", "[1]", "--wait"]).exits(0));
+    for (arguments, route) in [
+        (&["task", "show", &id][..], format!("/api/v1/tasks/{id}")),
+        (&["task", "events", &id], format!("/api/v1/tasks/{id}/events")),
+        (&["task", "list"], String::from("/api/v1/tasks?limit=50")),
+        (&["dlq", "list"], String::from("/api/v1/dlq?limit=50")),
+    ] {
+        let (status, body) = server.get(&route);
+        assert_eq!(status, 200, "{body}");
+        let direct = place.run(arguments).exits(0);
+        let remote = place.run(&[arguments, &["--server", &server.url]].concat()).exits(0);
+        assert_eq!(direct.out.trim_end(), body);
+        assert_eq!(remote.out.trim_end(), body);
+    }
+    // Ages go on meanwhile: compared without them.
+    for (arguments, route) in [
+        (&["queue", "list"][..], "/api/v1/queues"),
+        (&["queue", "show", "default"], "/api/v1/queues/default"),
+        (&["workers", "list"], "/api/v1/workers"),
+        (&["stats"], "/api/v1/stats"),
+    ] {
+        let answer: Value = serde_json::from_str(&server.get(route).1).expect("JSON");
+        for ways in [&[][..], &["--server", &server.url]] {
+            let printed = place.run(&[arguments, ways].concat()).exits(0).json();
+            assert_eq!(without_ages(printed), without_ages(answer.clone()), "{route}");
+        }
+    }
+}
+
+fn without_ages(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !name.ends_with("_age"));
+            fields.values_mut().for_each(|inner| *inner = without_ages(inner.take()));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = without_ages(item.take())),
+        _ => {}
+    }
+    value
+}
+
+#[test]
+fn a_payload_and_its_echo_stay_byte_for_byte() {
+    let place = Place::new();
+    let _server = place.dev(&[]);
+    let ran = place.run(&["enqueue", "echo", PAYLOAD, "--wait"]).exits(0);
+    assert!(ran.out.contains(&format!("\"payload\":{PAYLOAD}")), "{ran}");
+    assert!(ran.out.contains(&format!("\"result\":{PAYLOAD}")), "{ran}");
+    place.file("payload.json", &format!("  {PAYLOAD}\n"));
+    let ran = place.run(&["enqueue", "echo", "@payload.json", "--wait"]).exits(0);
+    assert!(ran.out.contains(&format!("\"result\":{PAYLOAD}")), "{ran}");
+}
+
+#[test]
+fn waiting_tells_how_a_task_ended() {
+    let place = Place::new();
+    let _server = place.dev(&[]);
+    place.run(&["enqueue", "noop", "--wait"]).exits(0);
+    let fails = ["enqueue", "fail", r#"{"message":"no luck"}"#, "--max-retries", "0", "--wait"];
+    let dead = place.run(&fails).exits(6);
+    assert!(dead.err.contains("no luck"), "{dead}");
+    assert_eq!(dead.json()["state"], "dead_letter");
+    let id = id_of(&dead);
+    place.run(&["task", "wait", &id]).exits(6);
+    let later = id_of(&place.run(&["enqueue", "noop", "--delay", "1h"]).exits(0));
+    place.run(&["task", "wait", &later, "--timeout", "50ms"]).exits(7);
+    place.run(&["enqueue", "noop", "--delay", "1h", "--wait", "--wait-timeout", "0s"]).exits(7);
+    place.run(&["task", "wait", "no-such-task"]).exits(3);
+}
+
+#[test]
+fn tasks_are_cancelled_retried_snoozed_and_deleted() {
+    let place = Place::new();
+    let id = id_of(&place.run(&["enqueue", "noop"]).exits(0));
+    place.run(&["task", "snooze", &id, "--for", "1h"]).exits(0);
+    assert_eq!(place.run(&["task", "show", &id]).json()["state"], "scheduled");
+    place.run(&["task", "retry", &id]).exits(0);
+    assert_eq!(place.run(&["task", "show", &id]).json()["state"], "pending");
+    let cancelled = place.run(&["task", "cancel", &id]).exits(0).json();
+    let expected = json!([{"id": id, "status": "done", "state": "cancelled"}]);
+    assert_eq!((&cancelled["changed"], &cancelled["results"]), (&json!(1), &expected));
+    place.run(&["task", "cancel", &id]).exits(4);
+    place.run(&["task", "cancel", "no-such-task"]).exits(3);
+    place.run(&["task", "cancel", &id, "no-such-task"]).exits(8);
+    place.run(&["task", "delete", &id]).exits(2);
+    place.run(&["task", "delete", &id, "--yes"]).exits(0);
+    place.run(&["task", "show", &id]).exits(3);
+}
+
+#[test]
+fn filters_change_many_at_once_after_a_trial() {
+    let place = Place::new();
+    place.run(&["enqueue", "noop", "--queue", "mail", "--count", "2500"]).exits(0);
+    place.run(&["enqueue", "noop"]).exits(0);
+    let trial = ["task", "cancel", "--queue", "mail", "--dry-run"];
+    assert_eq!(place.run(&trial).exits(0).json()["matched"], 2500);
+    let refused = place.run(&["task", "cancel", "--queue", "mail"]).exits(2);
+    assert!(refused.err.contains("--yes"), "{refused}");
+    let done = place.run(&["task", "cancel", "--queue", "mail", "--yes"]).exits(0);
+    assert_eq!(done.json()["changed"], 2500);
+    place.run(&["task", "cancel"]).exits(2);
+    place.run(&["task", "cancel", "some-id", "--queue", "mail"]).exits(2);
+    let counts = place.run(&["queue", "show", "mail"]).json();
+    assert_eq!(
+        (&counts["depth"]["cancelled"], &counts["depth"]["pending"]),
+        (&json!(2500), &json!(0))
+    );
+}
+
+#[test]
+fn many_are_submitted_and_listed_page_by_page() {
+    let place = Place::new();
+    let ran = place.run(&["enqueue", "noop", "--count", "1200", "-o", "jsonl"]).exits(0);
+    assert_eq!(ran.lines().len(), 1200);
+    let listed = place.run(&["task", "list", "--all", "--limit", "500", "-o", "jsonl"]).exits(0);
+    let mut ids: Vec<_> = listed.lines().iter().map(|task| task["id"].to_string()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 1200);
+    let page = place.run(&["task", "list", "--limit", "5"]).exits(0).json();
+    let cursor = page["next_cursor"].as_str().expect("there is more");
+    let next = place.run(&["task", "list", "--limit", "5", "--cursor", cursor]).exits(0).json();
+    assert_ne!(page["data"][0]["id"], next["data"][0]["id"]);
+    let summary = place.run(&["enqueue", "noop", "--count", "3"]).exits(0).json();
+    assert_eq!((&summary["created"], &summary["failed"]), (&json!(3), &json!(0)));
+}
+
+#[test]
+fn queues_are_paused_resumed_and_purged() {
+    let place = Place::new();
+    place.run(&["queue", "pause", "mail"]).exits(0);
+    assert_eq!(place.run(&["queue", "show", "mail"]).exits(0).json()["paused"], true);
+    place.run(&["enqueue", "noop", "--queue", "mail"]).exits(0);
+    place.run(&["queue", "resume", "mail"]).exits(0);
+    place.run(&["queue", "purge", "mail"]).exits(2);
+    assert_eq!(place.run(&["queue", "purge", "mail", "--yes"]).exits(0).json()["changed"], 1);
+    place.run(&["queue", "show", "no-such-queue"]).exits(3);
+    place.run(&["queue", "pause", "bad name"]).exits(2);
+}
+
+#[test]
+fn dead_letters_are_run_again_and_removed() {
+    let place = Place::new();
+    let server = place.dev(&[]);
+    let payload = r#"{"message":"no luck"}"#;
+    let fails = ["enqueue", "fail", payload, "--max-retries", "0", "--count", "3", "--wait"];
+    place.run(&fails).exits(6);
+    let dead = place.run(&["dlq", "list", "-o", "jsonl"]).exits(0).lines();
+    assert_eq!((dead.len(), dead[0]["error"].as_str()), (3, Some("no luck")));
+    let id = dead[0]["id"].as_str().expect("an id");
+    assert_eq!(place.run(&["dlq", "retry", id]).exits(0).json()["changed"], 1);
+    place.run(&["task", "wait", id]).exits(6);
+    assert_eq!(place.run(&["dlq", "retry", "--all"]).exits(0).json()["changed"], 3);
+    for task in &dead {
+        place.run(&["task", "wait", task["id"].as_str().expect("an id")]).exits(6);
+    }
+    place.run(&["dlq", "retry"]).exits(2);
+    place.run(&["dlq", "purge", "--server", &server.url]).exits(2);
+    let purged = place.run(&["dlq", "purge", "--yes", "--server", &server.url]).exits(0);
+    assert_eq!(purged.json()["changed"], 3);
+    assert_eq!(place.run(&["dlq", "list"]).json()["data"], json!([]));
+}
+
+#[test]
+fn who_only_reads_makes_no_file_and_says_what_would() {
+    let place = Place::new();
+    for arguments in [
+        &["task", "list"][..],
+        &["task", "show", "x"],
+        &["queue", "list"],
+        &["dlq", "list"],
+        &["workers", "list"],
+        &["stats"],
+        &["doctor"],
+        &["migrate", "status"],
+    ] {
+        let ran = place.run(arguments).exits(3);
+        assert!(ran.err.contains("windlass.db"), "{ran}");
+    }
+    assert!(!place.path().join("windlass.db").exists());
+    place.run(&["migrate", "up"]).exits(0);
+    assert_eq!(place.run(&["migrate", "status"]).exits(0).json()["migrations"][0]["applied"], true);
+    assert!(place.run(&["migrate", "sql"]).exits(0).out.contains("CREATE TABLE"));
+    assert_eq!(place.run(&["doctor"]).exits(0).json()["writable"], true);
+    place.run(&["health", "--store", "sqlite:windlass.db"]).exits(0);
+}
+
+#[test]
+fn bad_requests_are_told_apart_by_their_exit_codes() {
+    let place = Place::new();
+    for (arguments, code) in [
+        (&["enqueue", "bad type"][..], 2),
+        (&["enqueue", "noop", "not json"], 2),
+        (&["enqueue", "noop", "@missing.json"], 2),
+        (&["enqueue", "noop", "--priority", "urgent"], 2),
+        (&["enqueue", "noop", "--delay", "-5s"], 2),
+        (&["enqueue", "noop", "--delay", "1s", "--at", "2026-01-01T00:00:00Z"], 2),
+        (&["enqueue"], 2),
+        (&["task", "list", "--state", "lost"], 2),
+        (&["task", "list", "--limit", "501"], 2),
+        (&["serve", "--bind", "0.0.0.0", "--port", "0"], 2),
+        (&["worker", "--queue", "mail=0"], 2),
+        (&["stats", "--store", "abacus:"], 2),
+        (&["stats", "--server", "127.0.0.1:1"], 2),
+        (&["stats", "--server", "http://127.0.0.1:1"], 69),
+        (&["health", "--server", "http://127.0.0.1:1"], 69),
+        (&["doctor", "--server", "http://127.0.0.1:1"], 2),
+    ] {
+        let ran = place.run(arguments).exits(code);
+        assert!(ran.out.is_empty() && ran.err.starts_with("error"), "{arguments:?} {ran}");
+    }
+    place.run(&["enqueue", "noop", "--unique-for", "1h"]).exits(0);
+    place.run(&["enqueue", "noop", "--unique-for", "1h"]).exits(4);
+    place.run(&["enqueue", "noop", "--idempotency-key", "k"]).exits(0);
+    place.run(&["enqueue", "noop", "1", "--idempotency-key", "k"]).exits(2);
+}
+
+#[test]
+fn a_table_is_printed_when_it_is_asked_for() {
+    let place = Place::new();
+    place.run(&["enqueue", "noop", "--tag", "a", "--meta", "who=me"]).exits(0);
+    let ran = place.run(&["task", "list", "-o", "table"]).exits(0);
+    assert!(ran.out.starts_with("ID"), "{ran}");
+    assert!(!ran.out.contains('\u{1b}'), "no colours off a terminal: {ran}");
+    place.run(&["queue", "list", "-o", "table"]).exits(0);
+    place.run(&["completion", "bash"]).exits(0);
+}

@@ -1,0 +1,163 @@
+//! `dev`, `serve` and `worker` as processes: killed and restarted, stopped in good order, several on
+//! one file.
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+use support::{Place, Server};
+
+/// Short, so that what a killed process held comes back while the test waits.
+const QUICK: &str = "\
+[worker]
+lease = \"3s\"
+heartbeat = \"1s\"
+[upkeep]
+sweep = \"500ms\"
+leader_term = \"2s\"
+leader_renewal = \"500ms\"
+";
+
+fn submit(server: &Server, body: &Value) -> String {
+    let (status, answer) = server.post("/api/v1/tasks", &body.to_string());
+    assert_eq!(status, 201, "{answer}");
+    let task: Value = serde_json::from_str(&answer).expect("JSON");
+    task["id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn what_was_acknowledged_before_a_kill_is_finished_after_the_restart() {
+    let place = Place::new();
+    place.file("windlass.toml", QUICK);
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let mut server = place.dev(&[]);
+        for number in 0..40 {
+            ids.push(submit(&server, &json!({"type": "echo", "payload": number})));
+            ids.push(submit(&server, &json!({"type": "sleep", "payload": {"ms": 300}})));
+        }
+        server.signal("-KILL");
+        assert_eq!(server.wait(), None);
+    }
+    let _server = place.dev(&[]);
+    for id in &ids {
+        let task = place.run(&["task", "wait", id, "--timeout", "60s"]).exits(0).json();
+        assert_eq!((&task["state"], &task["attempts"]), (&json!("completed"), &json!(1)), "{task}");
+    }
+}
+
+#[test]
+fn a_signal_ends_dev_in_good_order_and_what_runs_is_finished() {
+    let place = Place::new();
+    let mut server = place.dev(&[]);
+    let id = submit(&server, &json!({"type": "sleep", "payload": {"ms": 400}}));
+    until(&place, &id, "running");
+    server.signal("-TERM");
+    assert_eq!(server.wait(), Some(0));
+    let task = place.run(&["task", "show", &id]).exits(0).json();
+    assert_eq!((&task["state"], &task["attempts"]), (&json!("completed"), &json!(1)));
+    assert_eq!(place.run(&["workers", "list", "-o", "jsonl"]).lines()[0]["state"], "gone");
+}
+
+#[test]
+fn a_second_signal_ends_a_worker_at_once() {
+    let place = Place::new();
+    let mut server = place.dev(&[]);
+    let id = submit(&server, &json!({"type": "sleep", "payload": {"ms": 600_000}}));
+    until(&place, &id, "running");
+    server.signal("-INT");
+    server.signal("-INT");
+    assert_eq!(server.wait(), Some(130));
+}
+
+/// Asks until a task is in a state: there is no wait for the start of a task.
+fn until(place: &Place, id: &str, state: &str) {
+    while place.run(&["task", "show", id]).exits(0).json()["state"] != state {}
+}
+
+#[test]
+fn a_server_and_workers_share_one_file() {
+    let place = Place::new();
+    place.file("windlass.toml", QUICK);
+    let server = place.start("serve", &[]);
+    let delayed = submit(&server, &json!({"type": "report", "queue": "mail", "delay": 0.3}));
+    let ids: Vec<_> =
+        (0..20).map(|_| submit(&server, &json!({"type": "report", "queue": "mail"}))).collect();
+    let mut first = worker(&place, &["--queue", "mail", "--exec", "echo '\"first\"'"]);
+    let mut second = worker(&place, &["--queue", "mail=2", "--exec", "echo '\"second\"'"]);
+    for id in ids.iter().chain([&delayed]) {
+        let task = place.run(&["task", "wait", id, "--server", &server.url]).exits(0).json();
+        let result = task["result"].as_str().expect("a result");
+        assert!(["first", "second"].contains(&result), "{task}");
+    }
+    let workers = place.run(&["workers", "list", "-o", "jsonl"]).exits(0).lines();
+    assert_eq!(workers.len(), 2, "the server is no worker: {workers:?}");
+    for child in [&mut first, &mut second] {
+        let status = std::process::Command::new("kill").arg(child.id().to_string()).status();
+        assert!(status.expect("kill is there").success());
+        assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    }
+}
+
+#[test]
+fn dev_serves_queues_that_come_later() {
+    let place = Place::new();
+    let _server = place.dev(&[]);
+    let arguments = ["enqueue", "echo", "1", "--queue", "never-seen", "--wait"];
+    assert_eq!(place.run(&arguments).exits(0).json()["result"], 1);
+}
+
+#[test]
+fn a_type_that_no_worker_knows_waits_for_one_that_does() {
+    let place = Place::new();
+    let mut server = place.dev(&[]);
+    let id = submit(&server, &json!({"type": "from.the.future"}));
+    let told = place.run(&["task", "wait", &id, "--timeout", "1s"]).exits(7);
+    assert!(told.err.contains("still"), "{told}");
+    let task = place.run(&["task", "show", &id]).exits(0).json();
+    assert_eq!((&task["state"], &task["attempts"]), (&json!("scheduled"), &json!(0)));
+    server.signal("-TERM");
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_told_with_a_way_out() {
+    let place = Place::new();
+    let server = place.dev(&[]);
+    let port = server.url.rsplit(':').next().expect("a port").to_owned();
+    let told = place.run(&["dev", "--port", &port, "--store", "sqlite:other.db"]).exits(1);
+    assert!(told.err.contains("--port 0"), "{told}");
+    assert!(!place.path().join("other.db").exists(), "nothing was made");
+}
+
+#[test]
+fn health_follows_the_server() {
+    let place = Place::new();
+    let mut server = place.dev(&[]);
+    assert_eq!(place.run(&["health", "--server", &server.url]).exits(0).json()["status"], "ok");
+    server.signal("-TERM");
+    assert_eq!(server.wait(), Some(0));
+    place.run(&["health", "--server", &server.url]).exits(69);
+}
+
+/// A worker, once it says that it works.
+fn worker(place: &Place, arguments: &[&str]) -> Child {
+    let mut child = place
+        .command()
+        .arg("worker")
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("cargo has built the binary");
+    let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.contains("working") {
+        line.clear();
+        assert!(log.read_line(&mut line).expect("text") > 0, "it ended: {:?}", child.wait());
+    }
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    child
+}

@@ -1,0 +1,196 @@
+//! The application: what all requests share, and the way through it that every request takes.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+use windlass_core::{Error, ErrorKind, Store};
+use windlass_engine::Client;
+
+use crate::guard::RequestId;
+use crate::listen::Seat;
+use crate::problem::{Cause, Problem, Slug};
+use crate::routes;
+
+/// Bodies that are larger than [`SMALL_BODY_BYTES`] share this much memory.
+const LARGE_BODIES_KIB: usize = 256 * 1024;
+/// A body of up to so many bytes needs no leave: all connections together can hold that much.
+pub(crate) const SMALL_BODY_BYTES: usize = 64 * 1024;
+/// Pings of the store under way at the same time, so that a store that hangs gathers no more.
+const PINGS_MAX: usize = 4;
+
+/// The API of windlass on one store. Cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    router: Router,
+    shared: Shared,
+}
+
+/// What all handlers share.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    large_bodies: Arc<Semaphore>,
+    pings: Arc<Semaphore>,
+    /// Handlers that change something, each to its end, whether or not its client still listens.
+    changes: TaskTracker,
+}
+
+impl App {
+    /// The API on the store of this client, with its settings.
+    pub fn new(client: Client) -> Self {
+        let shared = Shared(Arc::new(Inner {
+            client,
+            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_KIB)),
+            pings: Arc::new(Semaphore::new(PINGS_MAX)),
+            changes: TaskTracker::new(),
+        }));
+        let handled = middleware::from_fn_with_state(shared.clone(), handle);
+        let router = routes::all().layer(handled).with_state(shared.clone());
+        Self { router, shared }
+    }
+
+    /// The same API without a socket, for the command line that talks to a store directly. `path`
+    /// is path and query, such as `/api/v1/tasks?limit=5`; a body is JSON. Answers status and body.
+    pub async fn call(&self, method: Method, path: &str, body: Option<Bytes>) -> (u16, Bytes) {
+        let response = match path.parse::<Uri>() {
+            Ok(uri) => {
+                let mut request = Request::new(Body::from(body.unwrap_or_default()));
+                *request.method_mut() = method;
+                *request.uri_mut() = uri;
+                let json = HeaderValue::from_static("application/json");
+                request.headers_mut().insert(CONTENT_TYPE, json);
+                self.answer(request).await
+            }
+            Err(_) => Problem::new(Slug::NotFound, format!("no path {path:?}")).into_response(),
+        };
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await;
+        (status, body.map(|body| body.to_bytes()).unwrap_or_default())
+    }
+
+    /// Answers a request that has passed the guard, or needs none.
+    pub(crate) async fn answer(&self, request: Request) -> Response {
+        match self.router.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Ends when no change is under way.
+    pub(crate) async fn settled(&self) {
+        self.shared.0.changes.close();
+        self.shared.0.changes.wait().await;
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "App({:?})", self.shared.0.client)
+    }
+}
+
+impl Shared {
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        self.0.client.store()
+    }
+
+    /// Memory for large bodies, in KiB.
+    pub(crate) fn large_bodies(&self) -> &Arc<Semaphore> {
+        &self.0.large_bodies
+    }
+
+    /// Leave to ping the store.
+    pub(crate) fn pings(&self) -> &Arc<Semaphore> {
+        &self.0.pings
+    }
+}
+
+/// Runs a handler so that nothing it does can hurt others: a change goes on when its client has
+/// gone, a panic is a problem like any other, and what went wrong is logged once.
+async fn handle(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let request_id = request.extensions().get::<RequestId>().cloned();
+    let response = if method.is_safe() {
+        AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(panicked)
+    } else {
+        // A client that hangs up drops this future, and a store call that is dropped half-way might
+        // hold a transaction open. The seat stays taken, so that such changes cannot pile up.
+        let seat = request.extensions().get::<Seat>().cloned();
+        let run = async move {
+            let response = next.run(request).await;
+            drop(seat);
+            response
+        };
+        match shared.0.changes.spawn(run).await {
+            Ok(response) => response,
+            Err(error) if error.is_panic() => panicked(error.into_panic()),
+            Err(_) => Problem::from(Error::new(ErrorKind::Unavailable, "the runtime ended"))
+                .into_response(),
+        }
+    };
+    if let Some(Cause(error)) = response.extensions().get() {
+        let request_id = request_id.as_ref().map_or("-", RequestId::as_str);
+        let status = response.status().as_u16();
+        tracing::error!(request_id, %method, path, status, error = error.chain(), "request failed");
+    }
+    response
+}
+
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = format!("a handler panicked: {}", text.unwrap_or("no text"));
+    Problem::from(Error::corrupt(text)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future;
+
+    use axum::routing::get;
+    use windlass_testkit::fleet;
+
+    use super::*;
+
+    async fn panics() {
+        future::ready(()).await;
+        panic!("secret");
+    }
+
+    async fn check(method: Method) {
+        let app = App::new(Client::new(fleet::memory()));
+        let handled = middleware::from_fn_with_state(app.shared.clone(), handle);
+        let router = Router::new().route("/", get(panics).post(panics)).layer(handled);
+        let app = App { router: router.with_state(app.shared.clone()), ..app };
+        let (status, body) = app.call(method, "/", None).await;
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        assert_eq!(status, 500);
+        assert!(body.contains("/problems/internal") && !body.contains("secret"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_that_tells_nothing() {
+        check(Method::GET).await;
+        check(Method::POST).await;
+    }
+}

@@ -1,0 +1,18 @@
+//! Counts of everything.
+
+use axum::extract::State as Shares;
+use axum::http::StatusCode;
+
+use crate::app::Shared;
+use crate::problem::Outcome;
+use crate::query::RawQuery;
+use crate::wire::Json;
+use crate::wire::stats::Stats;
+
+/// How many tasks, queues and workers there are, and what the store promises.
+pub(super) async fn show(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Json<Stats>> {
+    query.none()?;
+    let store = shared.store();
+    let (queues, workers) = (store.queues().await?, store.workers().await?);
+    Ok(Json(StatusCode::OK, Stats::new(&store.profile(), &queues, &workers)))
+}

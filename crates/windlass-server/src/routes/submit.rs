@@ -1,0 +1,250 @@
+//! Submits, one or many.
+
+use std::collections::HashMap;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use windlass_core::store::{GetParams, Inserted, Parts};
+use windlass_core::{Clock, Error, NewTask, Store, SystemClock, TaskId, TaskRecord, limits};
+
+use crate::app::{SMALL_BODY_BYTES, Shared};
+use crate::body::{self, Body, Media};
+use crate::fields;
+use crate::problem::{Outcome, Problem, Slug};
+use crate::query::RawQuery;
+use crate::wire::Json;
+use crate::wire::submit::{FromHeaders, read};
+use crate::wire::task::{Task, as_submitted};
+
+/// Most tasks of one batch.
+const ITEMS_MAX: usize = 10_000;
+/// Most tasks that are read back by one call of the store.
+const READ_BACK: usize = 1_000;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Stores one task: 201, or 200 with the task that was there already.
+pub(super) async fn one(
+    State(shared): State<Shared>,
+    query: RawQuery,
+    request: Request,
+) -> Outcome<Response> {
+    query.none()?;
+    let headers = from_headers(request.headers())?;
+    let config = shared.client().config();
+    let body = body::json(&shared, request, body::single_bytes_max(&config.limits)).await?;
+    let task = read(&body.bytes, headers, config)?;
+    let mut accepted = submit(&shared, vec![Ok(task)], Echo::Payloads).await;
+    let Accepted { record, is_new } = accepted.pop().expect("one task has one answer")?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    // Ids of every store are plain words; a stranger's, with bytes that no header takes, has none.
+    let location = is_new.then(|| format!("/api/v1/tasks/{}", record.id));
+    let mut response = Json(status, Task::whole(&record)).into_response();
+    if let Some(location) = location.and_then(|location| location.try_into().ok()) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Stores many tasks and answers each, in order; the answers leave the payloads out.
+pub(super) async fn batch(
+    State(shared): State<Shared>,
+    query: RawQuery,
+    request: Request,
+) -> Outcome<Response> {
+    query.none()?;
+    if request.headers().contains_key(IDEMPOTENCY_KEY) {
+        let text = "the header is for single submits; set the field of each task";
+        return Err(Problem::field("idempotency_key", text));
+    }
+    let trace = from_headers(request.headers())?.traceparent;
+    let body = body::any(&shared, request, body::BATCH_BYTES_MAX).await?;
+    let tasks = if body.bytes.len() > SMALL_BODY_BYTES {
+        // Reading so much would hold up everyone else on this thread.
+        let shared = shared.clone();
+        let reading = tokio::task::spawn_blocking(move || read_all(&shared, &body, trace));
+        reading.await.map_err(|ended| Error::corrupt("read a batch").because(ended))??
+    } else {
+        read_all(&shared, &body, trace)?
+    };
+    let accepted = submit(&shared, tasks, Echo::Nothing).await;
+    Ok(Json(StatusCode::OK, Answers::new(&accepted)).into_response())
+}
+
+fn read_all(
+    shared: &Shared,
+    body: &Body,
+    traceparent: Option<String>,
+) -> Outcome<Vec<Outcome<NewTask>>> {
+    let config = shared.client().config();
+    let one = |json: &[u8]| {
+        let headers = FromHeaders { idempotency_key: None, traceparent: traceparent.clone() };
+        read(json, headers, config)
+    };
+    match body.media {
+        Media::Json => {
+            let (items, count) = fields::items(&body.bytes, ITEMS_MAX)?;
+            check_count(count)?;
+            Ok(items.into_iter().map(|item| one(item.get().as_bytes())).collect())
+        }
+        Media::Ndjson => {
+            let lines = body.bytes.split(|byte| *byte == b'\n');
+            let lines: Vec<_> = lines.filter(|line| !line.trim_ascii().is_empty()).collect();
+            check_count(lines.len())?;
+            Ok(lines.into_iter().map(one).collect())
+        }
+        Media::Absent => Err(Problem::new(Slug::MalformedJson, "the body is empty: send JSON")),
+        Media::Other => Err(body::not_json()),
+    }
+}
+
+fn check_count(count: usize) -> Outcome<()> {
+    if count > ITEMS_MAX {
+        let text = format!("the batch has {count} tasks, at most {ITEMS_MAX} allowed");
+        return Err(Problem::new(Slug::PayloadTooLarge, text));
+    }
+    Ok(())
+}
+
+/// What an answer repeats of what was sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Echo {
+    Payloads,
+    Nothing,
+}
+
+/// A task that is in the store.
+struct Accepted {
+    record: TaskRecord,
+    is_new: bool,
+}
+
+/// Stores those that could be read and says what became of each, in order.
+async fn submit(
+    shared: &Shared,
+    tasks: Vec<Outcome<NewTask>>,
+    echo: Echo,
+) -> Vec<Outcome<Accepted>> {
+    let sound: Vec<_> = tasks.iter().filter_map(|task| task.as_ref().ok()).cloned().collect();
+    let stored = shared.client().insert_all(sound).await;
+    let placed: Vec<_> = stored.into_iter().map(|stored| place(stored?)).collect();
+    let mut records = read_back(&**shared.store(), &placed, echo).await;
+    let mut placed = placed.into_iter();
+    let answer = |task: Outcome<NewTask>| {
+        let task = task?;
+        let (id, is_new) = placed.next().expect("each task that was stored has an answer")?;
+        let payload = task.payload.clone();
+        let record = records.remove(&id);
+        let mut record = record.unwrap_or_else(|| as_submitted(id, task, SystemClock.now()));
+        if is_new {
+            record.payload = payload;
+        }
+        Ok(Accepted { record, is_new })
+    };
+    tasks.into_iter().map(answer).collect()
+}
+
+/// The task that a submit came to, and whether it is new.
+fn place((id, inserted): (TaskId, Inserted)) -> Outcome<(TaskId, bool)> {
+    match inserted {
+        Inserted::New => Ok((id, true)),
+        Inserted::Existing { id, is_same_request: true } => Ok((id, false)),
+        Inserted::Existing { id, is_same_request: false } => {
+            let text = format!("the idempotency key was used for a different task, {id}");
+            Err(Problem::new(Slug::IdempotencyMismatch, text).with("existing_id", id.as_str()))
+        }
+        Inserted::Conflict { holder } => {
+            let text = format!("the unique key is held by task {holder}");
+            Err(Problem::new(Slug::UniqueConflict, text).with("existing_id", holder.as_str()))
+        }
+        Inserted::Bad(error) => Err(error.into()),
+    }
+}
+
+/// The records of what was stored; without those that are gone or cannot be read now, since by now
+/// the submit has succeeded whatever happens here.
+async fn read_back(
+    store: &dyn Store,
+    placed: &[Outcome<(TaskId, bool)>],
+    echo: Echo,
+) -> HashMap<TaskId, TaskRecord> {
+    let placed = || placed.iter().filter_map(|one| one.as_ref().ok());
+    let new: Vec<_> = placed().filter(|(_, is_new)| *is_new).map(|(id, _)| id.clone()).collect();
+    let old: Vec<_> = placed().filter(|(_, is_new)| !*is_new).map(|(id, _)| id.clone()).collect();
+    let old_parts = if echo == Echo::Payloads { Parts::ALL } else { Parts::NONE };
+    let mut records = HashMap::with_capacity(new.len() + old.len());
+    for (ids, parts) in [(new, Parts::NONE), (old, old_parts)] {
+        for ids in ids.chunks(READ_BACK) {
+            match store.get(GetParams { ids: ids.to_vec(), parts }).await {
+                Ok(found) => {
+                    let found = found.into_iter().flatten();
+                    records.extend(found.map(|record| (record.id.clone(), record)));
+                }
+                Err(error) => {
+                    tracing::warn!(error = error.chain(), "cannot read submitted tasks back");
+                    return records;
+                }
+            }
+        }
+    }
+    records
+}
+
+/// What became of a batch.
+#[derive(Serialize)]
+struct Answers<'a> {
+    results: Vec<Answer<'a>>,
+    created: usize,
+    existing: usize,
+    failed: usize,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<Task<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Problem>,
+}
+
+impl<'a> Answers<'a> {
+    fn new(accepted: &'a [Outcome<Accepted>]) -> Self {
+        let answer = |one: &'a Outcome<Accepted>| match one {
+            Ok(Accepted { record, is_new }) => {
+                let status = if *is_new { "created" } else { "existing" };
+                Answer { status, task: Some(Task::listed(record)), error: None }
+            }
+            Err(problem) => Answer { status: "failed", task: None, error: Some(problem) },
+        };
+        let results: Vec<_> = accepted.iter().map(answer).collect();
+        let count = |status| results.iter().filter(|answer| answer.status == status).count();
+        let (created, existing, failed) = (count("created"), count("existing"), count("failed"));
+        // One line for the whole batch: its tasks share what went wrong.
+        if let Some(cause) = accepted.iter().find_map(|one| one.as_ref().err()?.cause()) {
+            tracing::error!(error = cause.chain(), failed, "tasks of a batch were not stored");
+        }
+        Self { results, created, existing, failed }
+    }
+}
+
+fn from_headers(headers: &HeaderMap) -> Outcome<FromHeaders> {
+    let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let refused = |why: &dyn std::fmt::Display| Problem::field("Idempotency-Key", why);
+    let key = match (keys.next(), keys.next()) {
+        (None, _) => None,
+        (Some(_), Some(_)) => return Err(refused(&"is there twice")),
+        (Some(key), None) => {
+            let key = key.to_str().map_err(|error| refused(&error))?;
+            limits::check_key("it", key).map_err(|error| refused(&error))?;
+            Some(key.to_owned())
+        }
+    };
+    // Whoever made a trace context that cannot be read is far away: it is left out, as W3C says.
+    let trace = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
+    let trace = trace.filter(|text| limits::check_key("it", text).is_ok());
+    Ok(FromHeaders { idempotency_key: key, traceparent: trace.map(str::to_owned) })
+}

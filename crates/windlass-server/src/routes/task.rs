@@ -1,0 +1,201 @@
+//! One task: what it is, what happened to it, and what can be done to it.
+
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{Request, State as Shares};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use tokio::time::Instant;
+use windlass_core::store::{Action, Changed, WaitParams, Wake};
+use windlass_core::{State, TaskId, TaskRecord, When, history, limits};
+
+use super::Name;
+use crate::app::Shared;
+use crate::body;
+use crate::fields::Object;
+use crate::listen::Stopping;
+use crate::problem::{Outcome, Problem, Slug};
+use crate::query::RawQuery;
+use crate::sweep;
+use crate::wire::task::Task;
+use crate::wire::timeline::Event;
+use crate::wire::{Json, List};
+
+/// Longest wait for a task's end.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long one wait in the store lasts before it is begun anew.
+const ROUND: Duration = Duration::from_secs(20);
+/// Between rounds while the store is away.
+const AWAY_PAUSE: Duration = Duration::from_millis(300);
+
+/// The task; with `wait`, as soon as it is finished, or at the end of the wait.
+pub(super) async fn show(
+    Shares(shared): Shares<Shared>,
+    name: Name,
+    query: RawQuery,
+    stopping: Option<Extension<Stopping>>,
+) -> Outcome<Response> {
+    let query = query.read(&[&["wait"]])?;
+    let id = id(name)?;
+    if let Some(time) = query.duration("wait")? {
+        if time > WAIT_MAX {
+            return Err(Problem::field("wait", format!("at most {} s", WAIT_MAX.as_secs())));
+        }
+        let finished = finished(&shared, &id, time);
+        match stopping {
+            // Who waits is answered before the server ends, with the state as it is.
+            Some(Extension(Stopping(stop))) => drop(stop.run_until_cancelled(finished).await),
+            None => finished.await,
+        }
+    }
+    let record = record(&shared, &id).await?;
+    Ok(Json(StatusCode::OK, Task::whole(&record)).into_response())
+}
+
+/// Everything that happened to the task, oldest first.
+pub(super) async fn events(
+    Shares(shared): Shares<Shared>,
+    name: Name,
+    query: RawQuery,
+) -> Outcome<Response> {
+    query.none()?;
+    let record = record(&shared, &id(name)?).await?;
+    let events = history::timeline(&record).into_iter().map(Event::from).collect();
+    Ok(Json(StatusCode::OK, List::whole(events)).into_response())
+}
+
+/// Calls the task off: 200 at once, 202 when it runs and will hear of it.
+pub(super) async fn cancel(
+    Shares(shared): Shares<Shared>,
+    name: Name,
+    query: RawQuery,
+    request: Request,
+) -> Outcome<Response> {
+    query.none()?;
+    body::none(&shared, request).await?;
+    change(&shared, &id(name)?, Action::Cancel, &[]).await
+}
+
+/// The same as a cancel; with `purge`, removes the record of a finished task.
+pub(super) async fn delete(
+    Shares(shared): Shares<Shared>,
+    name: Name,
+    query: RawQuery,
+    request: Request,
+) -> Outcome<Response> {
+    let is_purge = query.read(&[&["purge"]])?.flag("purge")?;
+    body::none(&shared, request).await?;
+    let id = id(name)?;
+    if is_purge {
+        return change(&shared, &id, Action::Delete, &State::TERMINAL).await;
+    }
+    change(&shared, &id, Action::Cancel, &[]).await
+}
+
+/// Runs the task again, or now.
+pub(super) async fn retry(
+    Shares(shared): Shares<Shared>,
+    name: Name,
+    query: RawQuery,
+    request: Request,
+) -> Outcome<Response> {
+    query.none()?;
+    body::none(&shared, request).await?;
+    change(&shared, &id(name)?, Action::Rerun, &[]).await
+}
+
+/// Moves the task to another time.
+pub(super) async fn snooze(
+    Shares(shared): Shares<Shared>,
+    name: Name,
+    query: RawQuery,
+    request: Request,
+) -> Outcome<Response> {
+    query.none()?;
+    let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
+    let when = when(&mut Object::read(&body.bytes, &["for", "until"])?)?;
+    let Some(when) = when else {
+        return Err(Problem::new(Slug::InvalidRequest, "say how long: for or until"));
+    };
+    change(&shared, &id(name)?, Action::Reschedule(when), &[]).await
+}
+
+/// Reads the time to which something is put off.
+pub(super) fn when(object: &mut Object<'_>) -> Outcome<Option<When>> {
+    match (object.take("for"), object.take("until")) {
+        (None, None) => Ok(None),
+        (Some(time), None) => Ok(Some(When::After(time.duration()?))),
+        (None, Some(until)) => Ok(Some(When::At(until.time()?))),
+        (Some(_), Some(until)) => Err(until.refused("give for or until, not both")),
+    }
+}
+
+/// Changes one task and answers it as it is afterwards.
+pub(super) async fn change(
+    shared: &Shared,
+    id: &TaskId,
+    action: Action,
+    only_in: &[State],
+) -> Outcome<Response> {
+    let params = sweep::params(vec![id.clone()], action, only_in);
+    let reply = shared.store().change(params).await?;
+    let (status, state) = match reply.outcomes.first() {
+        Some(Changed::Done(state)) => (StatusCode::OK, *state),
+        Some(Changed::Requested) => (StatusCode::ACCEPTED, Some(State::Running)),
+        Some(Changed::Conflict(state)) => return Err(conflict(id, *state)),
+        Some(Changed::NotFound) | None => return Err(Problem::no_task(id)),
+    };
+    let Some(state) = state else {
+        return Ok(Json(status, json!({ "id": id, "deleted": true })).into_response());
+    };
+    // The change is made, so what follows must not fail: the record may be gone already, since
+    // nobody wanted it kept, or the store away.
+    match shared.client().get(id).await {
+        Ok(Some(record)) => Ok(Json(status, Task::whole(&record)).into_response()),
+        Ok(None) | Err(_) => Ok(Json(status, json!({ "id": id, "state": state })).into_response()),
+    }
+}
+
+/// The problem of a state that forbids a change.
+pub(super) fn conflict(id: &TaskId, state: State) -> Problem {
+    Problem::new(Slug::StateConflict, format!("task {id} is {state}")).with("state", state.as_str())
+}
+
+async fn record(shared: &Shared, id: &TaskId) -> Outcome<TaskRecord> {
+    shared.client().get(id).await?.ok_or_else(|| Problem::no_task(id))
+}
+
+/// Ends when the task is finished or gone, or the time is over; a store that is away is waited for.
+async fn finished(shared: &Shared, id: &TaskId, time: Duration) {
+    let end = Instant::now() + time;
+    loop {
+        let rest = end.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            return;
+        }
+        let params = WaitParams {
+            tasks: vec![id.clone()],
+            at_most: rest.min(ROUND),
+            ..WaitParams::default()
+        };
+        match shared.store().wait(params).await {
+            Ok(Wake::Finished(_)) => return,
+            Ok(Wake::Work | Wake::Orders | Wake::TimedOut) => {}
+            Err(error) => {
+                tracing::debug!(task = %id, error = error.chain(), "waiting for the store");
+                tokio::time::sleep(rest.min(AWAY_PAUSE)).await;
+            }
+        }
+    }
+}
+
+/// The id in a path; what no store could have made is not found.
+fn id(Name(name): Name) -> Outcome<TaskId> {
+    let id = TaskId::new(&name);
+    limits::check_key("task id", &name).map_err(|_| {
+        Problem::new(Slug::NotFound, format!("no task {:?}", limits::clip(&name, 255)))
+    })?;
+    Ok(id)
+}

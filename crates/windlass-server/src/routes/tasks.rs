@@ -1,0 +1,105 @@
+//! Lists and counts of tasks.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State as Shares;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use windlass_core::State;
+use windlass_core::store::Filter;
+
+use crate::app::Shared;
+use crate::problem::{Outcome, Problem};
+use crate::query::{FILTERS, PAGING, RawQuery};
+use crate::sweep;
+use crate::wire::task::Task;
+use crate::wire::{Counts, Json, List};
+
+/// A page of tasks.
+pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
+    let params = query.read(&[&FILTERS, &PAGING])?.page()?;
+    let page = shared.store().list(params).await?;
+    let data = page.tasks.iter().map(Task::listed).collect();
+    Ok(Json(StatusCode::OK, List { data, next_cursor: page.next_cursor }).into_response())
+}
+
+#[derive(Serialize)]
+struct Count {
+    count: u64,
+    /// There may be more: counting one by one has an end.
+    capped: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<Counts>,
+}
+
+/// What counts are told apart by.
+#[derive(Clone, Copy)]
+enum By {
+    State,
+    Queue,
+}
+
+/// How many tasks there are: by the kept counts, or one by one.
+pub(super) async fn count(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
+    let query = query.read(&[&FILTERS, &["by", "exact"]])?;
+    let filter = query.filter()?;
+    let by = match query.text("by") {
+        None => None,
+        Some("state") => Some(By::State),
+        Some("queue") => Some(By::Queue),
+        Some(_) => return Err(Problem::field("by", "use state or queue")),
+    };
+    let is_exact = query.flag("exact")?;
+    let uncounted = FILTERS
+        .iter()
+        .find(|name| !["state", "queue"].contains(name) && query.text(name).is_some());
+    if let (Some(name), false) = (uncounted, is_exact) {
+        return Err(Problem::field(name, "no count is kept of this; add exact=true"));
+    }
+    let count = if is_exact {
+        one_by_one(&shared, filter, by).await?
+    } else {
+        from_counts(&shared, &filter, by).await?
+    };
+    Ok(Json(StatusCode::OK, count).into_response())
+}
+
+async fn from_counts(shared: &Shared, filter: &Filter, by: Option<By>) -> Outcome<Count> {
+    let is_meant = |state: &State| filter.states.is_empty() || filter.states.contains(state);
+    let states: Vec<_> = State::ALL.into_iter().filter(is_meant).collect();
+    let mut queues = shared.store().queues().await?;
+    queues.retain(|queue| filter.queue.as_ref().is_none_or(|name| *name == queue.name));
+    let in_state = |state: &State| queues.iter().map(|queue| queue.counts.get(*state)).sum();
+    let by_state: Vec<(String, u64)> =
+        states.iter().map(|state| (state.to_string(), in_state(state))).collect();
+    let count = by_state.iter().map(|(_, count)| count).sum();
+    let by = by.map(|by| match by {
+        By::State => Counts(by_state),
+        By::Queue => Counts(
+            queues
+                .iter()
+                .map(|queue| {
+                    let count = states.iter().map(|state| queue.counts.get(*state)).sum();
+                    (queue.name.to_string(), count)
+                })
+                .collect(),
+        ),
+    });
+    Ok(Count { count, capped: false, by })
+}
+
+async fn one_by_one(shared: &Shared, filter: Filter, by: Option<By>) -> Outcome<Count> {
+    let (mut count, mut groups) = (0, BTreeMap::new());
+    let capped = sweep::walk(&**shared.store(), filter, |task| {
+        count += 1;
+        let group = match by {
+            None => return,
+            Some(By::State) => task.state.to_string(),
+            Some(By::Queue) => task.queue.to_string(),
+        };
+        *groups.entry(group).or_default() += 1;
+    });
+    let capped = capped.await?;
+    Ok(Count { count, capped, by: by.map(|_| Counts(groups.into_iter().collect())) })
+}

@@ -1,0 +1,38 @@
+//! Which tasks a change is for, as bodies say it.
+
+use windlass_core::store::Filter;
+use windlass_core::{Kind, QueueName, Tag};
+
+use crate::fields::Field;
+use crate::problem::Outcome;
+use crate::query::states;
+
+/// Reads a filter that may have these fields.
+pub(crate) fn read(field: &Field<'_>, known: &[&str]) -> Outcome<Filter> {
+    let mut object = field.object(known)?;
+    let mut filter = Filter::default();
+    if let Some(field) = object.take("state") {
+        filter.states = match field.sort() {
+            "an array" => {
+                let mut named = Vec::new();
+                for item in field.list()? {
+                    named.push(item.text()?.parse().map_err(|error| item.refused(error))?);
+                }
+                named
+            }
+            _ => states(&field.text()?).map_err(|error| field.refused(error))?,
+        };
+        if filter.states.is_empty() {
+            return Err(field.refused("name at least one state, or leave the field out"));
+        }
+    }
+    // Names in a store may be older than our rules for names.
+    let mut text = |name| object.take(name).map(|field| field.text()).transpose();
+    filter.queue = text("queue")?.map(|name| QueueName::stored(&name));
+    filter.kind = text("type")?.map(|name| Kind::stored(&name));
+    filter.tag = text("tag")?.map(|name| Tag::stored(&name));
+    filter.priority = object.take("priority").map(|field| field.priority()).transpose()?;
+    filter.created_after = object.take("created_after").map(|field| field.time()).transpose()?;
+    filter.created_before = object.take("created_before").map(|field| field.time()).transpose()?;
+    Ok(filter)
+}

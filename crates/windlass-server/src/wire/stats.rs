@@ -1,0 +1,76 @@
+//! Counts of everything, and what a store is, as the API tells them.
+
+use serde::Serialize;
+use windlass_core::store::{Durability, Profile, QueueRecord, StateCounts, WorkerRecord};
+
+use super::Counts;
+use super::queue::{add, by_state};
+
+/// Counts of everything.
+#[derive(Serialize)]
+pub(crate) struct Stats {
+    tasks: Tasks,
+    queues: Queues,
+    workers: Workers,
+    store: StoreStats,
+}
+
+#[derive(Serialize)]
+struct Tasks {
+    total: u64,
+    by_state: Counts,
+}
+
+#[derive(Serialize)]
+struct Queues {
+    total: usize,
+    paused: usize,
+}
+
+#[derive(Serialize)]
+struct Workers {
+    live: usize,
+    slots: u64,
+    slots_used: u64,
+}
+
+#[derive(Serialize)]
+struct StoreStats {
+    name: &'static str,
+    durability: &'static str,
+    loss: Option<String>,
+}
+
+impl Stats {
+    /// Adds up what a store has.
+    pub(crate) fn new(profile: &Profile, queues: &[QueueRecord], workers: &[WorkerRecord]) -> Self {
+        let mut counts = StateCounts::default();
+        for queue in queues {
+            add(&mut counts, &queue.counts);
+        }
+        let live = || workers.iter().filter(|worker| !worker.is_gone).map(|worker| &worker.card);
+        let (durability, loss) = durability(&profile.durability);
+        Self {
+            tasks: Tasks { total: counts.total(), by_state: by_state(&counts) },
+            queues: Queues {
+                total: queues.len(),
+                paused: queues.iter().filter(|queue| queue.is_paused).count(),
+            },
+            workers: Workers {
+                live: live().count(),
+                slots: live().map(|card| u64::from(card.slots)).sum(),
+                slots_used: live().map(|card| u64::from(card.slots_used)).sum(),
+            },
+            store: StoreStats { name: profile.name, durability, loss },
+        }
+    }
+}
+
+/// What a store promises in one word, and what it may lose, in words.
+pub(crate) fn durability(durability: &Durability) -> (&'static str, Option<String>) {
+    match durability {
+        Durability::Durable => ("durable", None),
+        Durability::Window { loss } => ("window", Some(loss.clone())),
+        Durability::Volatile => ("volatile", Some("everything, with the process".into())),
+    }
+}

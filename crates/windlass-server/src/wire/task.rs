@@ -1,0 +1,137 @@
+//! A task as the API tells it.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use windlass_core::task::Progress;
+use windlass_core::{
+    Epoch, NewTask, Priority, State, Tag, TaskId, TaskRecord, Timestamp, When, WorkerId,
+};
+
+use super::Seconds;
+
+/// A task in an answer; what is not set is null.
+#[derive(Serialize)]
+pub(crate) struct Task<'a> {
+    id: &'a TaskId,
+    r#type: &'a str,
+    queue: &'a str,
+    priority: Priority,
+    state: State,
+    payload: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    attempts: u32,
+    crashes: u32,
+    max_retries: u32,
+    max_crashes: u32,
+    result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_base64: Option<String>,
+    error: Option<&'a str>,
+    worker_id: Option<&'a WorkerId>,
+    epoch: Option<Epoch>,
+    progress: Option<&'a Progress>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    run_at: Option<Timestamp>,
+    claimed_at: Option<Timestamp>,
+    started_at: Option<Timestamp>,
+    completed_at: Option<Timestamp>,
+    timeout: Seconds,
+    deadline: Option<Timestamp>,
+    idempotency_key: Option<&'a str>,
+    tags: &'a [Tag],
+    metadata: &'a BTreeMap<String, String>,
+    traceparent: Option<&'a str>,
+}
+
+impl<'a> Task<'a> {
+    /// A task with everything that is kept of it.
+    pub(crate) fn whole(record: &'a TaskRecord) -> Self {
+        let (payload, payload_base64) = open(&record.payload);
+        let (result, result_base64) = record.result.as_deref().map(open).unwrap_or_default();
+        Self { payload, payload_base64, result, result_base64, ..Self::listed(record) }
+    }
+
+    /// A task as it stands in lists: payload and result are null, and so is the error where its history
+    /// was not read.
+    pub(crate) fn listed(record: &'a TaskRecord) -> Self {
+        let (spec, extras) = (&record.spec, &record.spec.extras);
+        Self {
+            id: &record.id,
+            r#type: record.kind.as_str(),
+            queue: record.queue.as_str(),
+            priority: record.priority,
+            state: record.state,
+            payload: None,
+            payload_base64: None,
+            attempts: record.attempts,
+            crashes: record.crashes,
+            max_retries: spec.max_retries,
+            max_crashes: spec.max_crashes,
+            result: None,
+            result_base64: None,
+            error: record.history.last_error(),
+            worker_id: record.worker.as_ref(),
+            epoch: record.epoch,
+            progress: record.progress.as_ref(),
+            created_at: record.created_at,
+            updated_at: record.updated_at,
+            run_at: record.run_at,
+            claimed_at: record.claimed_at,
+            started_at: record.started_at,
+            completed_at: record.finished_at,
+            timeout: Seconds(spec.timeout),
+            deadline: extras.deadline,
+            idempotency_key: record.idempotency_key.as_deref(),
+            tags: &extras.tags,
+            metadata: &extras.metadata,
+            traceparent: extras.traceparent.as_deref(),
+        }
+    }
+}
+
+/// Bytes as JSON when they are, byte for byte, else as base64.
+fn open(bytes: &[u8]) -> (Option<&RawValue>, Option<String>) {
+    match serde_json::from_slice::<&RawValue>(bytes) {
+        Ok(json) => (Some(json), None),
+        Err(_) => (None, Some(STANDARD.encode(bytes))),
+    }
+}
+
+/// The record of a task that was stored a moment ago and cannot be read back: it is gone already, or
+/// the store has gone away since. To say that the submit failed would have it repeated.
+pub(crate) fn as_submitted(id: TaskId, task: NewTask, now: Timestamp) -> TaskRecord {
+    let run_at = match task.when {
+        When::Now => None,
+        When::After(_) | When::At(_) => task.when.due(now),
+    };
+    TaskRecord {
+        id,
+        kind: task.kind,
+        queue: task.queue,
+        priority: task.priority,
+        state: if run_at.is_some() { State::Scheduled } else { State::Pending },
+        payload: task.payload,
+        spec: task.spec,
+        idempotency_key: task.idempotency_key,
+        attempts: 0,
+        crashes: 0,
+        epoch: None,
+        worker: None,
+        is_cancel_requested: false,
+        result: None,
+        progress: None,
+        created_at: now,
+        updated_at: now,
+        run_at,
+        claimed_at: None,
+        started_at: None,
+        finished_at: None,
+        history: windlass_core::history::History::default(),
+    }
+}

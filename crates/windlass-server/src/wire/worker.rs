@@ -1,0 +1,57 @@
+//! A worker as the API tells it.
+
+use serde::Serialize;
+use windlass_core::store::{RunOrder, WorkerRecord};
+use windlass_core::{QueueName, Timestamp, WorkerId};
+
+use super::Seconds;
+
+/// A worker in an answer.
+#[derive(Serialize)]
+pub(crate) struct Worker<'a> {
+    id: &'a WorkerId,
+    name: &'a str,
+    host: &'a str,
+    pid: u32,
+    version: &'a str,
+    queues: &'a [QueueName],
+    slots: u32,
+    slots_used: u32,
+    /// Tasks that it holds by the store's account.
+    running: u64,
+    state: &'static str,
+    started_at: Timestamp,
+    /// Seconds since its last sign of life.
+    heartbeat_age: Seconds,
+}
+
+impl<'a> Worker<'a> {
+    /// A worker of a store whose clock reads `now`.
+    pub(crate) fn new(record: &'a WorkerRecord, now: Timestamp) -> Self {
+        let card = &record.card;
+        Self {
+            id: &record.id,
+            name: &card.name,
+            host: &card.host,
+            pid: card.pid,
+            version: &card.version,
+            queues: &card.queues,
+            slots: card.slots,
+            slots_used: card.slots_used,
+            running: record.running_count,
+            state: state(record),
+            started_at: record.started_at,
+            heartbeat_age: Seconds(now.since(record.beat_at)),
+        }
+    }
+}
+
+/// What a worker does, or will do as soon as it has heard of its orders.
+fn state(record: &WorkerRecord) -> &'static str {
+    match (record.is_gone, record.order, record.card.doing) {
+        (true, _, _) => "gone",
+        (false, RunOrder::Drain, _) | (false, _, RunOrder::Drain) => "drain",
+        (false, RunOrder::Pause, _) | (false, _, RunOrder::Pause) => "pause",
+        (false, RunOrder::Run, RunOrder::Run) => "run",
+    }
+}

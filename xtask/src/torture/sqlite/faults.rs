@@ -1,0 +1,213 @@
+//! Which process is disturbed when and how.
+
+use std::time::{Duration, Instant};
+
+use windlass_core::dice::Dice;
+
+use super::http::Port;
+use super::process::{Process, Role, Yard};
+use super::{LEASE, STOP_WITHIN, SWEEP, TICK};
+use crate::Result;
+use crate::torture::chance::{below, pick};
+use crate::torture::guard;
+
+/// How long a process may take to say that it runs.
+const SPEAK_WITHIN: Duration = Duration::from_secs(10);
+
+/// What to do to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Kill,
+    /// Stop its clock, but not that of the world.
+    Pause,
+    Terminate,
+}
+
+/// How often each was done.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Deeds {
+    pub(super) kills: u32,
+    pub(super) pauses: u32,
+    pub(super) terminations: u32,
+}
+
+/// A process that is replaced when it is gone.
+struct Seat {
+    process: Process,
+    /// Set while it is paused.
+    resume_at: Option<Instant>,
+    /// It was asked to end.
+    is_leaving: bool,
+}
+
+/// All processes of an installation.
+pub(super) struct Fleet<'a> {
+    yard: &'a Yard,
+    port: Port,
+    seats: Vec<Seat>,
+    dice: Dice,
+    pub(super) done: Deeds,
+}
+
+impl<'a> Fleet<'a> {
+    pub(super) fn start(yard: &'a Yard, roles: &[Role], port: Port, dice: Dice) -> Result<Self> {
+        let mut fleet = Self { yard, port, seats: Vec::new(), dice, done: Deeds::default() };
+        for role in roles {
+            let process = yard.start(*role)?;
+            fleet.seats.push(Seat::new(process));
+        }
+        Ok(fleet)
+    }
+
+    /// Disturbs until there were so many kills or the time is over, then lets everybody go on.
+    pub(super) fn disturb(&mut self, kills: u32, at_most: Duration) -> Result {
+        let until = Instant::now() + at_most;
+        while self.done.kills < kills && Instant::now() < until {
+            let pause = self.choose_pause();
+            self.rest(pause)?;
+            self.disturb_one()?;
+        }
+        for seat in &mut self.seats {
+            seat.resume_if(|_| true)?;
+        }
+        Ok(())
+    }
+
+    /// Short ones hit processes that have hardly started; the long ones let the lost be found and
+    /// run again before the next blow.
+    fn choose_pause(&mut self) -> Duration {
+        let long = LEASE + 2 * SWEEP;
+        match below(&mut self.dice, 10) {
+            0..3 => {
+                Duration::from_millis(20) + Duration::from_millis(500).mul_f64(self.dice.unit())
+            }
+            3..7 => Duration::from_millis(500) + Duration::from_secs(2).mul_f64(self.dice.unit()),
+            _ => long + Duration::from_secs(2).mul_f64(self.dice.unit()),
+        }
+    }
+
+    fn disturb_one(&mut self) -> Result {
+        let free: Vec<_> =
+            (0..self.seats.len()).filter(|at| self.seats[*at].resume_at.is_none()).collect();
+        if free.is_empty() {
+            return Ok(());
+        }
+        let at = *pick(&free, &mut self.dice);
+        // Alone, a process that is paused or stopped in order shows nothing that a kill does not.
+        let deeds: &[Deed] = if self.seats.len() == 1 {
+            &[Deed::Kill]
+        } else {
+            &[
+                Deed::Kill,
+                Deed::Kill,
+                Deed::Kill,
+                Deed::Pause,
+                Deed::Pause,
+                Deed::Pause,
+                Deed::Terminate,
+            ]
+        };
+        match *pick(deeds, &mut self.dice) {
+            Deed::Kill => {
+                self.done.kills += 1;
+                self.seats[at].process.kill()?;
+                self.replace(at)
+            }
+            Deed::Pause => {
+                self.done.pauses += 1;
+                let time = LEASE.mul_f64(2.5f64.mul_add(self.dice.unit(), 0.5));
+                self.seats[at].process.pause()?;
+                self.seats[at].resume_at = Some(Instant::now() + time);
+                Ok(())
+            }
+            Deed::Terminate => {
+                self.done.terminations += 1;
+                self.end_in_order(at)?;
+                self.replace(at)
+            }
+        }
+    }
+
+    /// Asks it to end and waits until it has. Time goes on for the others meanwhile: one that is paused
+    /// may hold the lock of the file. One that does not end is left to the auditor, and to the guard of
+    /// its child.
+    fn end_in_order(&mut self, at: usize) -> Result {
+        self.hear_from(at)?;
+        self.seats[at].is_leaving = true;
+        self.seats[at].process.terminate()?;
+        let until = Instant::now() + STOP_WITHIN;
+        while !self.seats[at].process.look()? && Instant::now() < until {
+            self.rest(TICK)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for its first word: before that it may not yet listen for signals, and there is nothing
+    /// that it could end in order.
+    fn hear_from(&mut self, at: usize) -> Result {
+        let until = Instant::now() + SPEAK_WITHIN;
+        while !self.seats[at].process.has_spoken() && Instant::now() < until {
+            self.rest(TICK)?;
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, at: usize) -> Result {
+        let role = self.seats[at].process.role;
+        if role.is_server() {
+            self.port.set(0);
+        }
+        let process = self.yard.start(role)?;
+        self.seats[at] = Seat::new(process);
+        Ok(())
+    }
+
+    /// Lets time pass: resumes who has been paused long enough, tells where the server is, replaces
+    /// whoever ended by itself.
+    pub(super) fn rest(&mut self, time: Duration) -> Result {
+        let until = Instant::now() + time;
+        loop {
+            let now = Instant::now();
+            guard::check_interrupted()?;
+            for at in 0..self.seats.len() {
+                self.seats[at].resume_if(|resume_at| now >= resume_at)?;
+                if self.seats[at].process.look()? && !self.seats[at].is_leaving {
+                    let process = &self.seats[at].process;
+                    let name = process.role.as_str();
+                    eprintln!("{name} ended by itself:\n{}", process.last_words());
+                    self.replace(at)?;
+                }
+            }
+            let server = self.seats.iter().find(|seat| seat.process.role.is_server());
+            if let Some(port) = server.and_then(|seat| seat.process.port()) {
+                self.port.set(port);
+            }
+            if now >= until {
+                return Ok(());
+            }
+            std::thread::sleep(TICK.min(until - now));
+        }
+    }
+
+    /// Ends all in order, servers last.
+    pub(super) fn stop(mut self) -> Result<Deeds> {
+        for at in (0..self.seats.len()).rev() {
+            self.end_in_order(at)?;
+        }
+        Ok(self.done)
+    }
+}
+
+impl Seat {
+    const fn new(process: Process) -> Self {
+        Self { process, resume_at: None, is_leaving: false }
+    }
+
+    fn resume_if(&mut self, is_time: impl FnOnce(Instant) -> bool) -> Result {
+        if self.resume_at.is_some_and(is_time) {
+            self.resume_at = None;
+            self.process.resume()?;
+        }
+        Ok(())
+    }
+}
