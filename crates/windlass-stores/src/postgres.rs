@@ -14,6 +14,7 @@ mod claim;
 mod document;
 mod error;
 mod expire;
+mod hints;
 mod id;
 mod insert;
 mod inspect;
@@ -89,7 +90,8 @@ struct Shared {
     block: Mutex<insert::Block>,
     /// How many ranges the next claim had better lock.
     claim_ranges: AtomicI64,
-    folded_at: Mutex<Option<Instant>>,
+    chores: Mutex<prune::Chores>,
+    hints: hints::Hints,
     wakes: Arc<Wakes>,
     herald: Herald,
 }
@@ -129,7 +131,8 @@ impl PostgresStore {
             kinds: Names::of_kinds(),
             block: Mutex::default(),
             claim_ranges: AtomicI64::new(16),
-            folded_at: Mutex::default(),
+            chores: Mutex::default(),
+            hints: hints::Hints::default(),
             wakes,
             herald: Herald::default(),
             options: Arc::clone(&options),

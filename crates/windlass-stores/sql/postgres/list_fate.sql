@@ -12,5 +12,5 @@ WHERE (r.expires_at IS NULL OR r.expires_at > $2::int8)
   AND ($6::int8 IS NULL OR r.created_at >= $6)
   AND ($7::int8 IS NULL OR r.created_at < $7)
   AND ($8::int8 IS NULL OR r.finished_at < $8)
-ORDER BY r.seq DESC
+ORDER BY u.seq DESC
 LIMIT $9::int8

@@ -92,6 +92,26 @@ impl Shared {
         Ok(tasks)
     }
 
+    /// Looks now and then whether dead rows are in the way of claims.
+    fn watch_dead_rows(&self) {
+        if !self.hints.is_time_to_look() {
+            return;
+        }
+        let Some(shared) = self.this.upgrade() else { return };
+        tokio::spawn(async move {
+            let looked = async {
+                let held = shared.pool.get().await?;
+                let row = held.session.one(sql::CLAIM_SNAPSHOTS, &[]).await;
+                held.back();
+                row
+            };
+            match looked.await {
+                Ok(row) => shared.hints.use_them(row.is_some_and(|row| row.get(0))),
+                Err(error) => tracing::debug!(error = error.chain(), "dead rows not looked for"),
+            }
+        });
+    }
+
     async fn claim_segment(
         &self,
         session: &Session,
@@ -101,8 +121,10 @@ impl Shared {
         let mut ranges = self.claim_ranges.load(Ordering::Relaxed);
         let mut tasks = Vec::new();
         let mut tries = 0;
+        self.watch_dead_rows();
         loop {
-            let lanes = wish.lanes(quotas);
+            let mut lanes = wish.lanes(quotas);
+            let is_hinted = self.hints.fill(&lanes.names, &lanes.lanes, &mut lanes.hints);
             if lanes.names.is_empty() {
                 if tasks.is_empty() {
                     self.check_worker(session, wish.params, &lanes).await?;
@@ -111,6 +133,10 @@ impl Shared {
             }
             let rows = self.claim_rows(session, wish, &lanes, ranges).await?;
             let Some(first) = rows.first() else {
+                if is_hinted {
+                    self.hints.forget();
+                    continue;
+                }
                 let is_locked = self.check_worker(session, wish.params, &lanes).await?;
                 tries += 1;
                 if !is_locked || !tasks.is_empty() || tries > LOCKED_TRIES {
@@ -125,6 +151,10 @@ impl Shared {
                 found.iter().map(|taken| (taken.order.0, taken.order.1)).collect();
             let wanted = i64::try_from(used.len()).unwrap_or(RANGES_MAX) * 2;
             self.claim_ranges.store(wanted.clamp(RANGES_MIN, RANGES_MAX), Ordering::Relaxed);
+            for (order, position) in used {
+                let at = usize::try_from(order - 1).unwrap_or(0);
+                self.hints.note(&lanes.names[at], lanes.lanes[at], position);
+            }
             for taken in found {
                 wish.left -= 1;
                 wish.suspects_left -= usize::from(taken.task.is_suspect());
@@ -134,8 +164,16 @@ impl Shared {
                     Some(fault) => self.set_aside(taken.token, &taken.task, fault).await?,
                 }
             }
-            if locked < ranges || wish.left == 0 {
+            if wish.left == 0 {
                 return Ok(tasks);
+            }
+            if locked < ranges {
+                if !is_hinted {
+                    return Ok(tasks);
+                }
+                // There may be more before the hints.
+                self.hints.forget();
+                continue;
             }
             ranges = (ranges * 4).min(RANGES_MAX);
         }

@@ -14,8 +14,9 @@ use super::promote::next_due;
 use super::session::Session;
 use super::sql;
 
-/// How often counts are added up.
+/// How often counts are added up, and hot tables cleared of dead rows.
 const FOLD_EVERY: Duration = Duration::from_secs(1);
+const VACUUM_EVERY: Duration = Duration::from_secs(5);
 
 impl Shared {
     pub(super) async fn prune(&self, duty: Duty) -> Result<DutyReport> {
@@ -102,23 +103,52 @@ impl Shared {
         })
     }
 
-    /// Adds up the counts, unless that was done a moment ago. They are true also where it fails.
+    /// Adds up counts and clears hot tables, unless that was done a moment ago. Nothing is wrong
+    /// where it fails.
     pub(super) async fn fold_now_and_then(&self) {
-        {
-            let mut folded_at = self.folded_at.lock();
-            if folded_at.is_some_and(|at| at.elapsed() < FOLD_EVERY) {
-                return;
-            }
-            *folded_at = Some(Instant::now());
-        }
-        let folded = async {
-            let held = self.pool.get().await?;
-            let folded = held.session.execute(sql::FOLD, &[]).await;
-            held.back();
-            folded
+        let (folds, vacuums) = {
+            let mut chores = self.chores.lock();
+            let is_due = |at: &mut Instant, every| {
+                let is_due = at.elapsed() >= every;
+                if is_due {
+                    *at = Instant::now();
+                }
+                is_due
+            };
+            (
+                is_due(&mut chores.folded_at, FOLD_EVERY),
+                is_due(&mut chores.vacuumed_at, VACUUM_EVERY),
+            )
         };
-        if let Err(error) = folded.await {
-            tracing::debug!(error = error.chain(), "counts were not added up");
+        let done = async {
+            let held = self.pool.get().await?;
+            let mut done = Ok(());
+            if folds {
+                done = held.session.execute(sql::FOLD, &[]).await.map(drop);
+            }
+            if vacuums {
+                done = done.and(held.session.control(sql::VACUUM).await);
+            }
+            held.back();
+            done
+        };
+        if (folds || vacuums)
+            && let Err(error) = done.await
+        {
+            tracing::debug!(error = error.chain(), "counts or dead rows were left as they are");
         }
+    }
+}
+
+/// When the small chores were last done.
+#[derive(Debug)]
+pub(super) struct Chores {
+    folded_at: Instant,
+    vacuumed_at: Instant,
+}
+
+impl Default for Chores {
+    fn default() -> Self {
+        Self { folded_at: Instant::now(), vacuumed_at: Instant::now() }
     }
 }

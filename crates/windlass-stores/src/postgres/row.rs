@@ -3,7 +3,7 @@
 //! `Row` holds what decisions need. Whatever changes a task's state otherwise than by a plain claim
 //! or success goes through [`Row::settle`], the one place that keeps counts, keys and times true.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row as SqlRow;
 use windlass_core::history::{EndOfRun, History, Run};
@@ -21,6 +21,9 @@ use super::sql;
 pub(super) const HAS_FATE: i16 = 1;
 /// The task holds a key that its success frees.
 pub(super) const HAS_KEY: i16 = 2;
+
+/// From so many tasks on they are taken together.
+const MANY: usize = 8;
 
 /// A task that stands in no place.
 #[derive(Debug)]
@@ -82,9 +85,70 @@ pub(super) async fn take(
     let mut sorted = seqs.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
+    let mut found = match sorted.len() >= MANY {
+        true => take_many(session, &mut sorted, allowed, horizon).await?,
+        false => Vec::new(),
+    };
     let bits = allowed.iter().fold(0_i32, |bits, state| bits | 1 << state.as_number());
     let rows = session.all(sql::TAKE, &[&sorted, &bits, &horizon]).await?;
-    rows.iter().filter(|row| row.get::<_, Option<i16>>(1).is_some()).map(read_found).collect()
+    let is_there = |row: &&SqlRow| row.get::<_, Option<i16>>(1).is_some();
+    for row in rows.iter().filter(is_there) {
+        found.push(read_found(row)?);
+    }
+    Ok(found)
+}
+
+/// Takes pending and completed tasks range by range and row by row, and out of `seqs`. One by one,
+/// each would write its range or row anew.
+async fn take_many(
+    session: &Session,
+    seqs: &mut Vec<i64>,
+    allowed: &[State],
+    horizon: i64,
+) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    if allowed.contains(&State::Pending) {
+        for row in session.all(sql::TAKE_READY, &[&*seqs]).await? {
+            found.push(Found {
+                stood: Some((row.get(1), row.get(2))),
+                ..Found::bare(row.get(0), State::Pending)
+            });
+        }
+    }
+    if allowed.contains(&State::Completed) {
+        for row in session.all(sql::TAKE_DONE, &[&*seqs, &horizon]).await? {
+            found.push(Found {
+                run: Some(FoundRun {
+                    token: row.get(1),
+                    worker: (row.get(2), WorkerId::new(row.get::<_, &str>(3))),
+                    claimed_at: row.get(4),
+                }),
+                finished_at: row.get(5),
+                retention_ms: row.get(6),
+                took_ms: Some(row.get(7)).filter(|took| *took >= 0),
+                ..Found::bare(row.get(0), State::Completed)
+            });
+        }
+    }
+    let taken: HashSet<_> = found.iter().map(|found| found.seq).collect();
+    seqs.retain(|seq| !taken.contains(seq));
+    Ok(found)
+}
+
+impl Found {
+    /// A task that was taken, and nothing more.
+    fn bare(seq: i64, state: State) -> Self {
+        Self {
+            seq,
+            state,
+            is_taken: true,
+            stood: None,
+            run: None,
+            finished_at: None,
+            retention_ms: None,
+            took_ms: None,
+        }
+    }
 }
 
 fn read_found(row: &SqlRow) -> Result<Found> {
@@ -112,18 +176,13 @@ pub(super) async fn take_held(session: &Session, wanted: &[(i64, i64)]) -> Resul
     let (tokens, sets) = by_token(wanted);
     let rows = session.all(sql::TAKE_HELD, &[&tokens, &sets]).await?;
     let read = |row: &SqlRow| Found {
-        seq: row.get(4),
-        state: State::Running,
-        is_taken: true,
         stood: Some((row.get(5), row.get(6))),
         run: Some(FoundRun {
             token: row.get(0),
             worker: (row.get(1), WorkerId::new(row.get::<_, &str>(2))),
             claimed_at: row.get(3),
         }),
-        finished_at: None,
-        retention_ms: None,
-        took_ms: None,
+        ..Found::bare(row.get(4), State::Running)
     };
     Ok(rows.iter().map(read).collect())
 }

@@ -133,11 +133,14 @@ fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
         "SET search_path TO \"{schema}\"; SET synchronous_commit TO {commit}; SET jit TO off;
          SET idle_in_transaction_session_timeout TO '60s'; SET client_min_messages TO warning;"
     );
+    // Small tables look empty after each vacuum, and plans made then are bad for hours.
+    if purpose != Purpose::News {
+        text.push_str("SET enable_seqscan TO off;");
+    }
     if purpose == Purpose::Hot {
-        // Small tables look empty after each vacuum, and plans made then are bad for hours.
         text.push_str(
-            "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET enable_mergejoin TO off;
-             SET enable_bitmapscan TO off; SET plan_cache_mode TO force_generic_plan;",
+            "SET enable_hashjoin TO off; SET enable_mergejoin TO off; SET enable_bitmapscan TO off;
+             SET plan_cache_mode TO force_generic_plan;",
         );
     }
     text

@@ -18,6 +18,7 @@ statements! {
     CLAIM = "claim";
     CLOCK = "clock";
     CLAIM_PROBE = "claim_probe";
+    CLAIM_SNAPSHOTS = "claim_snapshots";
     COUNTED = "counted";
     COUNTS = "counts";
     COUNTS_CLEAR = "counts_clear";
@@ -89,10 +90,13 @@ statements! {
     SCHEMA_VERSION_SET = "schema_version_set";
     STAMPS = "stamps";
     TAKE = "take";
+    TAKE_DONE = "take_done";
     TAKE_HELD = "take_held";
+    TAKE_READY = "take_ready";
     TEND_CANCELS = "tend_cancels";
     TEND_KEYS = "tend_keys";
     TERM_LOCK = "term_lock";
+    VACUUM = "vacuum";
     WAIT_PROBE = "wait_probe";
     WORKERS = "workers";
 }
