@@ -13,12 +13,16 @@ hit AS MATERIALIZED (
   CROSS JOIN LATERAL (SELECT x.ctid AS tid, x.* FROM ready AS x WHERE x.lo = g.lo FOR UPDATE) AS r
 ),
 chosen AS MATERIALIZED (SELECT range_agg(int8range(u.seq, u.seq, '[]')) AS all FROM unnest($1::int8[]) AS u (seq)),
-gone AS (DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT tid FROM hit))),
+gone AS (
+  DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT tid FROM hit))
+  RETURNING position, lo, hi, since, queue, lane, bits
+),
+-- From what is gone, and not from what was found: a rest may begin where its range began.
 rest AS (
   INSERT INTO ready (position, lo, hi, since, queue, lane, bits)
-  SELECT h.position, lower(r), upper(r) - 1, h.since, h.queue, h.lane, h.bits
-  FROM hit AS h
-  CROSS JOIN LATERAL unnest(int8multirange(int8range(h.lo, h.hi, '[]')) - (SELECT c.all FROM chosen AS c)) AS r
+  SELECT g.position, lower(r), upper(r) - 1, g.since, g.queue, g.lane, g.bits
+  FROM gone AS g
+  CROSS JOIN LATERAL unnest(int8multirange(int8range(g.lo, g.hi, '[]')) - (SELECT c.all FROM chosen AS c)) AS r
 )
 SELECT u.seq, h.position, h.since
 FROM hit AS h
