@@ -6,9 +6,12 @@
 --     counts: $11 token, $12 queue, $13 priority, $14 how many
 --     results: $15 token, $16 seq, $17 output
 --     tasks of odd tokens, which may hold keys: $18 token, $19 seq
+--     $20 whether the commit need not wait for the disk, since one that does will follow
 -- out: of each claim that was refused: token, the numbers among the finished that are still open
 WITH
-time AS MATERIALIZED (SELECT clock($1::int8) AS now),
+time AS MATERIALIZED (
+  SELECT clock($1::int8) AS now, CASE WHEN $20::bool THEN set_config('synchronous_commit', 'off', true) END AS commit
+),
 held AS MATERIALIZED (
   SELECT l.token, l.worker, l.claimed_at, l.ranges, g.fin, l.ranges @> g.fin AS ok
   FROM unnest($2::int8[], $3::text[]::int8multirange[]) AS g (token, fin)

@@ -36,6 +36,14 @@ impl Report<'_> {
     }
 }
 
+/// Whether a commit waits for the disk by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Commit {
+    Waits,
+    /// Another one on the same connection follows and waits, before anybody is answered.
+    IsFollowed,
+}
+
 /// True for an ending that only has to be noted.
 fn is_success(transition: &Transition) -> bool {
     let next = &transition.next;
@@ -46,25 +54,50 @@ fn is_success(transition: &Transition) -> bool {
 
 impl Shared {
     pub(super) async fn apply(&self, params: &ApplyParams, mark: WakeMark) -> Result<ApplyReply> {
+        let mut news = News::default();
         let Some(wanted) = &params.then_claim else {
-            let outcomes = self.apply_all(&params.transitions).await?;
+            let outcomes = self.apply_all(&params.transitions, Commit::Waits, &mut news).await?;
+            self.tell(news);
             return Ok(ApplyReply { outcomes, claim: None });
         };
         let (outcomes, claim) = if params.transitions.iter().all(is_success) {
             // Successes make nothing pending: the claim need not wait for their answer. Both go to
             // the server at once, on one connection, the successes first.
-            let (outcomes, claim) =
-                tokio::join!(self.apply_all(&params.transitions), self.claim(wanted));
+            let commit = self.make_ready_to_send(&params.transitions).await?;
+            let applying = self.apply_all(&params.transitions, commit, &mut news);
+            let (outcomes, claim) = tokio::join!(applying, self.claim(wanted));
+            let is_flushed = claim.as_ref().is_ok_and(|tasks| !tasks.is_empty());
+            if outcomes.is_ok() && commit == Commit::IsFollowed && !is_flushed {
+                // A claim that finds nothing commits nothing.
+                self.work.session().await?.all(sql::FLUSH, &[]).await?;
+            }
             if let (Err(_), Ok(tasks)) = (&outcomes, &claim) {
                 self.hand_back(tasks).await;
             }
             (outcomes?, claim)
         } else {
-            (self.apply_all(&params.transitions).await?, self.claim(wanted).await)
+            let outcomes = self.apply_all(&params.transitions, Commit::Waits, &mut news).await?;
+            (outcomes, self.claim(wanted).await)
         };
+        self.tell(news);
         // The endings are stored: an error of the claim must not have them all sent again.
         let claim = Some(claim.map(|tasks| Claim { tasks, mark }));
         Ok(ApplyReply { outcomes, claim })
+    }
+
+    /// Sees to it that successes can be sent without waiting for anything, so that a claim that is
+    /// sent after them also comes after them. Its commit waits for the disk, and with that for all
+    /// that was committed before it on the server: theirs then need not.
+    async fn make_ready_to_send(&self, transitions: &[Transition]) -> Result<Commit> {
+        if transitions.is_empty() {
+            return Ok(Commit::Waits);
+        }
+        let session = self.work.session().await?;
+        session.statement(sql::FINISH).await?;
+        let names = || transitions.iter().map(|transition| transition.queue.as_str());
+        self.queues.learn(&session, names()).await?;
+        let is_ready = names().all(|name| self.queues.id(name).is_some()) && !session.is_closed();
+        Ok(if is_ready { Commit::IsFollowed } else { Commit::Waits })
     }
 
     /// Gives back what was claimed and cannot be told to the worker. Where this fails too, its next
@@ -88,7 +121,12 @@ impl Shared {
         }
     }
 
-    async fn apply_all(&self, transitions: &[Transition]) -> Result<Vec<Applied>> {
+    async fn apply_all(
+        &self,
+        transitions: &[Transition],
+        commit: Commit,
+        news: &mut News,
+    ) -> Result<Vec<Applied>> {
         let mut outcomes = vec![Applied::Refused(Refusal::Gone); transitions.len()];
         let (mut successes, mut others, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
         let mut met = HashSet::new();
@@ -111,7 +149,7 @@ impl Shared {
         }
         if !successes.is_empty() {
             let session = self.work.session().await?;
-            unsure.extend(self.finish(&session, successes, &mut outcomes).await?);
+            unsure.extend(self.finish(&session, successes, commit, &mut outcomes, news).await?);
         }
         if !others.is_empty() {
             unsure.extend(self.end(others, &mut outcomes).await?);
@@ -130,7 +168,9 @@ impl Shared {
         &self,
         session: &Session,
         mut successes: Vec<Report<'t>>,
+        mut commit: Commit,
         outcomes: &mut [Applied],
+        news: &mut News,
     ) -> Result<Vec<Report<'t>>> {
         let mut lost = Vec::new();
         let names = successes.iter().map(|report| report.transition.queue.as_str());
@@ -138,19 +178,20 @@ impl Shared {
         for _ in 0..AGAIN_MAX {
             let mut tries = Tries::default();
             let refused = loop {
-                match self.finish_once(session, &successes).await {
+                let sent = self.finish_once(session, &successes, commit).await;
+                // Only what is sent at once goes before the commit that follows.
+                commit = Commit::Waits;
+                match sent {
                     Err(error) if tries.again(&error).await => {}
                     answer => break answer?,
                 }
             };
             let (accepted, rest): (Vec<_>, Vec<_>) =
                 successes.into_iter().partition(|report| !refused.contains_key(&report.token));
-            let mut news = News::default();
             for report in &accepted {
                 outcomes[report.at] = Applied::Applied(State::Completed);
                 news.ended.push(report.transition.lease.task.clone());
             }
-            self.tell(news);
             let is_open = |report: &Report<'_>| {
                 refused.get(&report.token).is_some_and(|open| open.contains(&report.id.seq))
             };
@@ -170,6 +211,7 @@ impl Shared {
         &self,
         session: &Session,
         successes: &[Report<'_>],
+        commit: Commit,
     ) -> Result<HashMap<i64, HashSet<i64>>> {
         let leases: Vec<_> = successes.iter().map(Report::lease).collect();
         let (tokens, sets) = by_token(&leases);
@@ -219,6 +261,7 @@ impl Shared {
                     &outputs,
                     &key_tokens,
                     &key_seqs,
+                    &(commit == Commit::IsFollowed),
                 ],
             )
             .await?;

@@ -29,6 +29,7 @@ statements! {
     EXPIRE_ORPHANS = "expire_orphans";
     EXPIRE_WORKERS = "expire_workers";
     FINISH = "finish";
+    FLUSH = "flush";
     FOLD = "fold";
     FORGET = "forget";
     GET = "get";
