@@ -127,7 +127,7 @@ impl Shared {
                 done = held.session.execute(sql::FOLD, &[]).await.map(drop);
             }
             if vacuums {
-                done = done.and(held.session.control(sql::VACUUM).await);
+                done = done.and(held.session.control(sql::TEND_VACUUM).await);
             }
             held.back();
             done

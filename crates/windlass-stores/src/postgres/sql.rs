@@ -96,8 +96,8 @@ statements! {
     TAKE_READY = "take_ready";
     TEND_CANCELS = "tend_cancels";
     TEND_KEYS = "tend_keys";
+    TEND_VACUUM = "tend_vacuum";
     TERM_LOCK = "term_lock";
-    VACUUM = "vacuum";
     WAIT_PROBE = "wait_probe";
     WORKERS = "workers";
 }
