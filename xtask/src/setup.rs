@@ -16,6 +16,8 @@ const NEEDS: &[Need] = &[
     Need { program: "mkfs.ext4", package: "e2fsprogs", purpose: "torture power-cut" },
     Need { program: "curl", package: "curl", purpose: "the README's tour" },
     Need { program: "mount", package: "mount", purpose: "torture power-cut" },
+    // The package also sets up a server of its own, which tests leave alone: they start theirs.
+    Need { program: "initdb", package: "postgresql", purpose: "tests of the PostgreSQL store" },
 ];
 
 /// How much to say.

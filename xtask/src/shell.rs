@@ -22,11 +22,16 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Debian keeps each version of PostgreSQL in a folder of its own.
+const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
+
 /// Finds a program on the PATH or in Debian's places.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = std::fs::read_dir(POSTGRES_VERSIONS).into_iter().flatten().flatten();
     std::env::split_paths(&path)
         .chain(PLACES_BEYOND_PATH.iter().map(PathBuf::from))
+        .chain(versions.map(|version| version.path().join("bin")))
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
 }

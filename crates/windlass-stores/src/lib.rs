@@ -6,6 +6,8 @@
 
 mod changing;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod reading;
 mod schema;
 #[cfg(feature = "sqlite")]

@@ -28,15 +28,21 @@ impl Default for Opening {
 ///
 /// - `sqlite:PATH` a file, made when it is not there
 /// - `sqlite::memory:` SQLite in memory, gone with the process
+/// - `postgres://USER@HOST/DATABASE` a schema in a PostgreSQL database, `?schema=windlass` unless
+///   it is told otherwise, made when it is not there
 /// - `memory:` no database at all, gone with the process
 ///
-/// `?durability=durable` (the default) or `?durability=fast` may follow the path of a file. Unknown
-/// schemes and parameters are errors.
+/// `?durability=durable` (the default) or `?durability=fast` may follow the path of a file or the name
+/// of a database. Unknown schemes and parameters are errors.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
     open_as(url, Opening::default()).await
 }
 
 /// Opens the store that a URL names, in a way of the caller's own.
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    expect(unused_variables, reason = "memory has nothing to be opened in a special way")
+)]
 pub async fn open_as(url: &str, opening: Opening) -> Result<Arc<dyn Store>> {
     match Place::of(url)? {
         Place::Memory => Ok(Arc::new(MemoryStore::new(Arc::new(SystemClock)))),
@@ -45,6 +51,12 @@ pub async fn open_as(url: &str, opening: Opening) -> Result<Arc<dyn Store>> {
             let options = options.limits(opening.limits);
             let options = if opening.creates { options } else { options.existing() };
             Ok(Arc::new(crate::sqlite::SqliteStore::open(options).await?))
+        }
+        #[cfg(feature = "postgres")]
+        Place::Postgres(options) => {
+            let options = options.limits(opening.limits);
+            let options = if opening.creates { options } else { options.existing() };
+            Ok(Arc::new(crate::postgres::PostgresStore::open(options).await?))
         }
     }
 }
@@ -55,6 +67,8 @@ pub async fn schema_status(url: &str) -> Result<SchemaStatus> {
         Place::Memory => Ok(SchemaStatus { applied: 0, migrations: &[] }),
         #[cfg(feature = "sqlite")]
         Place::Sqlite(options) => crate::sqlite::schema_status(options).await,
+        #[cfg(feature = "postgres")]
+        Place::Postgres(options) => crate::postgres::schema_status(*options).await,
     }
 }
 
@@ -63,6 +77,8 @@ enum Place {
     Memory,
     #[cfg(feature = "sqlite")]
     Sqlite(crate::sqlite::SqliteOptions),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<crate::postgres::PostgresOptions>),
 }
 
 impl Place {
@@ -77,6 +93,11 @@ impl Place {
             "memory" => Err(Error::invalid("store URL memory: takes no path and no parameters")),
             #[cfg(feature = "sqlite")]
             "sqlite" => sqlite_options(rest).map(Self::Sqlite),
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => {
+                let options = crate::postgres::PostgresOptions::of_url(url)?;
+                Ok(Self::Postgres(Box::new(options)))
+            }
             // The rest of the URL may hold a password: it is never repeated.
             other => Err(Error::invalid(format!("no store for URLs that begin with {other:?}"))),
         }

@@ -92,7 +92,10 @@ impl Wakes {
     }
 
     /// Tells that anything may have happened: another process has written.
-    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only shared stores need it"))]
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(dead_code, reason = "only shared stores need it")
+    )]
     pub(crate) fn ring_all(&self) {
         let mut rings = self.rings.lock();
         rings.count += 1;

@@ -1,5 +1,6 @@
 //! Asks every store of this crate for every rule.
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod subjects;
 
 mod memory {
@@ -13,4 +14,11 @@ mod sqlite {
     use crate::subjects::SqliteSubject;
 
     windlass_testkit::conformance!(SqliteSubject);
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use crate::subjects::PostgresSubject;
+
+    windlass_testkit::conformance!(PostgresSubject);
 }

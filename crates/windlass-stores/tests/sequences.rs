@@ -1,5 +1,6 @@
 //! Compares every store of this crate with the memory store in random sequences.
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod subjects;
 
 /// The memory store against itself: the sequences themselves must be sound.
@@ -14,4 +15,11 @@ mod sqlite {
     use crate::subjects::SqliteSubject;
 
     windlass_testkit::sequences!(SqliteSubject);
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use crate::subjects::PostgresSubject;
+
+    windlass_testkit::sequences!(PostgresSubject);
 }

@@ -200,6 +200,7 @@ macro_rules! conformance {
                 a_purge_of_a_queue_takes_all_but_what_runs,
                 each_task_of_a_change_is_answered_in_the_order_given,
                 a_change_only_in_some_states_leaves_the_others_alone,
+                a_change_of_some_of_a_batch_leaves_its_neighbours_where_they_stand,
                 a_change_by_filter_is_bounded_and_goes_on_from_its_cursor,
                 a_change_by_filter_touches_only_what_matches,
                 a_task_that_was_deleted_while_it_waited_cannot_be_finished,

@@ -9,6 +9,7 @@
 //! - [`audit`]: judges a torture from the logs of independent processes and a dump of the store.
 //! - [`faults`]: a store that fails on demand, around one that works.
 //! - [`fleet`]: workers on one store in memory, driven by paused time.
+//! - [`servers`]: private servers, started by the tests and gone with them.
 //!
 //! Time is shifted, never slept; nothing is mocked.
 
@@ -22,6 +23,7 @@ pub mod faults;
 pub mod fleet;
 pub mod scene;
 pub mod sequence;
+pub mod servers;
 pub mod subject;
 
 pub use clock::TokioClock;
@@ -29,4 +31,5 @@ pub use draft::Draft;
 pub use faults::{Faults, FaultyStore, Method};
 pub use fleet::{Fleet, Seat};
 pub use scene::{Run, Scene, check};
+pub use servers::PostgresServer;
 pub use subject::{MemorySubject, Subject};

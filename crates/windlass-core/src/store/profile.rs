@@ -47,6 +47,8 @@ pub struct Capabilities {
 pub enum ListOrder {
     /// The last submitted first.
     NewestFirst,
+    /// The last reserved id first: what was reserved early and submitted late stands further down.
+    NewestReserved,
     /// One state after the other, newest in that state first.
     StateByState,
 }

@@ -272,3 +272,50 @@ pub async fn a_task_that_was_deleted_while_it_waited_cannot_be_finished(s: Scene
     assert!(matches!(outcome, Applied::Refused(_)), "{outcome:?}");
     s.expect_gone(&run.id, "it was deleted").await;
 }
+
+/// Stores that keep tasks in ranges must cut them where the change is.
+pub async fn a_change_of_some_of_a_batch_leaves_its_neighbours_where_they_stand(s: Scene) {
+    for (action, left) in [
+        (Action::Cancel, Some(State::Cancelled)),
+        (Action::Delete, None),
+        (Action::Reschedule(When::After(HOUR)), Some(State::Scheduled)),
+    ] {
+        // The front, the end, the middle, every third.
+        for part in 0..4_usize {
+            let ids = s.submit_many(30).await;
+            let is_chosen = |at: usize| match part {
+                0 => at < 12,
+                1 => at >= 12,
+                2 => (9..21).contains(&at),
+                _ => at.is_multiple_of(3),
+            };
+            let side = |chosen: bool| -> Vec<TaskId> {
+                let ids = ids.iter().enumerate();
+                ids.filter(|(at, _)| is_chosen(*at) == chosen).map(|(_, id)| id.clone()).collect()
+            };
+            for changed in s.change_all(&side(true), action).await {
+                assert_eq!(changed, Changed::Done(left), "{action:?} of part {part}");
+            }
+            s.books_balance("after a change of a part").await;
+            let worker = s.worker().await;
+            let given = s.claim_ids(&worker, 40).await;
+            assert_eq!(given, side(false), "{action:?} of part {part}");
+            // The same to completed ones.
+            let ids = s.submit_many(30).await;
+            let tasks = s.claim(&worker, 30).await;
+            let batch = tasks.iter().map(|task| s.transition(task, completed())).collect();
+            s.apply(&worker, batch).await;
+            let chosen: Vec<_> =
+                (0..30).filter(|at| is_chosen(*at)).map(|at| ids[at].clone()).collect();
+            s.change_all(&chosen, Action::Rerun).await;
+            s.books_balance("after a rerun of a part").await;
+            for (at, id) in ids.iter().enumerate() {
+                let expected = if is_chosen(at) { State::Pending } else { State::Completed };
+                s.expect(id, expected, "a rerun of a part").await;
+            }
+            s.change_matching(Filter::default(), Action::Delete, 1_000).await;
+            s.leave(&worker).await;
+            s.change_matching(Filter::default(), Action::Delete, 1_000).await;
+        }
+    }
+}

@@ -27,7 +27,7 @@ pub async fn a_list_shows_every_task_once_in_its_order(s: Scene) {
     }
     let listed = s.list(Filter::default()).await;
     match s.capabilities().list_order {
-        ListOrder::NewestFirst => {
+        ListOrder::NewestFirst | ListOrder::NewestReserved => {
             submitted.reverse();
             let seen: Vec<_> = listed.iter().map(|record| record.id.clone()).collect();
             assert_eq!(seen, submitted, "the last submitted first");

@@ -7,7 +7,7 @@ use windlass_core::history::Entry;
 use windlass_core::store::{
     AUDIT, Audit, DocQuery, Filter, GetParams, ListOrder, ListParams, Parts, WorkerRecord,
 };
-use windlass_core::{Result, Store, TaskRecord};
+use windlass_core::{Result, Store, TaskId, TaskRecord};
 
 use super::side::{Agreed, Sides, same};
 use super::step::{Pick, Step};
@@ -99,6 +99,13 @@ impl Sides {
         let (ours, theirs) = (ids(&subject), ids(&oracle));
         match self.capabilities.list_order {
             ListOrder::NewestFirst => same(&format!("a list by {filter:?}"), ours, theirs)?,
+            ListOrder::NewestReserved => {
+                let reserved = self.ids();
+                let place = |id: &TaskId| reserved.iter().position(|other| other == id);
+                let mut theirs = theirs;
+                theirs.sort_by_key(|id| std::cmp::Reverse(place(id)));
+                same(&format!("a list by {filter:?}"), ours, theirs)?;
+            }
             ListOrder::StateByState => {
                 same("the length of a list", ours.len(), theirs.len())?;
                 let set = |ids: Vec<_>| -> BTreeSet<_> { ids.into_iter().collect() };

@@ -1,0 +1,2 @@
+-- audit_number: sets one audit entry apart from others of the same moment.
+SELECT nextval('audit_seq')

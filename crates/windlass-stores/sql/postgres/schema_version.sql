@@ -1,0 +1,2 @@
+-- schema_version: how many migrations were applied.
+SELECT version FROM meta

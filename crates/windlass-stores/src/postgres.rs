@@ -1,0 +1,369 @@
+//! The store for fleets of machines: PostgreSQL 14 or newer.
+//!
+//! A task's row is written once. Where a task stands is told by which place holds its number, and
+//! places hold ranges and sets of numbers, so that claiming and completing write nothing per task:
+//! `docs/postgres.md` has the layout and the rules that keep it true. Everything that is not a plain
+//! submit, claim or success takes tasks out of their places in a transaction, lets
+//! [`windlass_core::state`] decide, and puts them where they belong (`row`, `batch`).
+
+mod apply;
+mod batch;
+mod beat;
+mod change;
+mod claim;
+mod document;
+mod error;
+mod expire;
+mod hints;
+mod id;
+mod insert;
+mod inspect;
+mod lead;
+mod list;
+mod migrate;
+mod names;
+mod news;
+mod options;
+mod pool;
+mod promote;
+mod prune;
+mod read;
+mod row;
+mod session;
+mod sql;
+mod tls;
+mod url;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use uuid::Uuid;
+use windlass_core::event::{EventFilter, EventStream};
+use windlass_core::store::{
+    ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
+    ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams, Inserted,
+    Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
+    Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+};
+use windlass_core::unique::{UniqueScope, idempotency_digest};
+use windlass_core::{Error, NewTask, Result, Store, TaskId, TaskRecord, Timestamp, WorkerId};
+
+pub use options::{PostgresOptions, Trust};
+pub use tokio_postgres;
+
+use crate::wakes::Wakes;
+use names::Names;
+use news::Herald;
+use pool::{Link, Pool, to_the_end, transaction};
+use session::{Purpose, Session};
+
+/// How long a wait trusts hints before it looks by itself: while it hears others, and otherwise.
+const LOOK_EVERY_LISTENING: Duration = Duration::from_secs(1);
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+
+/// A store in a PostgreSQL database.
+#[derive(Clone)]
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    this: Weak<Shared>,
+    options: Arc<PostgresOptions>,
+    /// Sets this handle's notifications apart from others'.
+    name: String,
+    /// Sets this schema's locks and notifications apart from others'.
+    salt: i64,
+    channel: String,
+    submits: Link,
+    work: Link,
+    telling: Link,
+    pool: Pool,
+    queues: Names,
+    kinds: Names,
+    block: Mutex<insert::Block>,
+    /// How many ranges the next claim had better lock.
+    claim_ranges: AtomicI64,
+    chores: Mutex<prune::Chores>,
+    hints: hints::Hints,
+    wakes: Arc<Wakes>,
+    herald: Herald,
+}
+
+impl PostgresStore {
+    /// Opens a store; its schema is made and migrated if need be.
+    pub async fn open(options: PostgresOptions) -> Result<Self> {
+        let store = Self::on(Arc::new(options), Arc::new(Wakes::new(|| {})));
+        let shared = Arc::clone(&store.shared);
+        to_the_end(async move {
+            let held = shared.pool.get().await?;
+            let migrated = migrate::migrate(&held.session, &shared.options).await;
+            held.back();
+            migrated
+        })
+        .await?;
+        Ok(store)
+    }
+
+    /// A handle with connections of its own, made when they are needed.
+    fn on(options: Arc<PostgresOptions>, wakes: Arc<Wakes>) -> Self {
+        let digest = idempotency_digest("schema", &options.schema).0;
+        let mut salt = [0; 8];
+        salt.copy_from_slice(&digest[..8]);
+        let salt = i64::from_le_bytes(salt);
+        let link = |purpose| Link::new(Arc::clone(&options), purpose);
+        let shared = Arc::new_cyclic(|this| Shared {
+            this: this.clone(),
+            name: Uuid::new_v4().simple().to_string(),
+            salt,
+            channel: format!("windlass_{:016x}", salt.cast_unsigned()),
+            submits: link(Purpose::Hot),
+            work: link(Purpose::Hot),
+            telling: link(Purpose::News),
+            pool: Pool::new(Arc::clone(&options)),
+            queues: Names::of_queues(),
+            kinds: Names::of_kinds(),
+            block: Mutex::default(),
+            claim_ranges: AtomicI64::new(16),
+            chores: Mutex::default(),
+            hints: hints::Hints::default(),
+            wakes,
+            herald: Herald::default(),
+            options: Arc::clone(&options),
+        });
+        Self { shared }
+    }
+
+    /// Runs work to its end, whatever becomes of the caller.
+    async fn run<T, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        to_the_end(work(Arc::clone(&self.shared))).await
+    }
+}
+
+/// How the schema of a database stands, which is neither made nor changed.
+pub(crate) async fn schema_status(options: PostgresOptions) -> Result<crate::SchemaStatus> {
+    let session = Session::connect(&options, Purpose::Plain, |_| {}).await?;
+    let applied = migrate::version(&session, &options).await?;
+    Ok(crate::SchemaStatus { applied, migrations: migrate::MIGRATIONS })
+}
+
+impl Shared {
+    /// The store's clock.
+    async fn now(&self, session: &Session) -> Result<Timestamp> {
+        if let Some(told) = self.options.told_time() {
+            return Ok(Timestamp::from_millis(told));
+        }
+        let row = session.one(sql::CLOCK, &[&None::<i64>]).await?;
+        let row = row.ok_or_else(|| Error::corrupt("the clock had no answer"))?;
+        Ok(Timestamp::from_millis(row.get(0)))
+    }
+
+    async fn wait(&self, params: &WaitParams) -> Result<Wake> {
+        self.listen();
+        let started = Instant::now();
+        let mut pause = LOOK_EVERY_MIN;
+        loop {
+            let left = params.at_most.saturating_sub(started.elapsed());
+            let longest = match self.is_listening() && params.tasks.is_empty() {
+                true => LOOK_EVERY_LISTENING,
+                false => pause,
+            };
+            let at_most = left.min(longest);
+            let ended = async |tasks: Vec<TaskId>| {
+                let held = self.pool.get().await?;
+                let ended = read::ended(&held.session, &tasks).await;
+                held.back();
+                ended
+            };
+            let wake = self.wakes.wait(WaitParams { at_most, ..params.clone() }, ended).await?;
+            if wake != Wake::TimedOut || left <= longest {
+                return Ok(wake);
+            }
+            if !params.queues.is_empty() && self.has_work(params).await? {
+                return Ok(Wake::Work);
+            }
+            let spread = pause.mul_f64(0.5 + fastrand::f64());
+            pause = (pause + spread).min(LOOK_EVERY_MAX);
+        }
+    }
+
+    async fn has_work(&self, params: &WaitParams) -> Result<bool> {
+        let names: Vec<_> = params.queues.iter().map(|queue| queue.as_str()).collect();
+        let held = self.pool.get().await?;
+        let row = held.session.one(sql::WAIT_PROBE, &[&names]).await;
+        held.back();
+        Ok(row?.is_some_and(|row| row.get(0)))
+    }
+}
+
+/// Reads on a connection of the pool.
+macro_rules! read {
+    ($store:expr, |$shared:ident, $session:ident| $work:expr) => {
+        $store.run(|$shared| async move {
+            let held = $shared.pool.get().await?;
+            let answer = {
+                let $session = &held.session;
+                $work.await
+            };
+            held.back();
+            answer
+        })
+    };
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore").field("options", &self.shared.options).finish()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn profile(&self) -> Profile {
+        let options = &self.shared.options;
+        Profile {
+            name: "postgres",
+            capabilities: Capabilities {
+                has_priorities: true,
+                unique_scope: UniqueScope::Kind,
+                schedule_resolution: Duration::from_millis(1),
+                list_order: ListOrder::NewestReserved,
+                is_shared: true,
+                has_transactions: false,
+                has_events: false,
+                has_series: false,
+            },
+            durability: match options.is_durable {
+                true => Durability::Durable,
+                false => Durability::Window {
+                    loss: "a crash of the server may lose the commits of its last moments".into(),
+                },
+            },
+            limits: options.limits,
+        }
+    }
+
+    async fn dedicated(&self) -> Result<Arc<dyn Store>> {
+        // Connections are driven by the runtime in which they are made, which is the caller's.
+        let options = Arc::clone(&self.shared.options);
+        Ok(Arc::new(Self::on(options, Arc::clone(&self.shared.wakes))))
+    }
+
+    async fn inspect(&self, depth: Depth) -> Result<Inspection> {
+        self.run(|shared| async move { shared.inspect(depth).await }).await
+    }
+
+    async fn reserve(&self, wanted: Vec<Reservation>) -> Result<Vec<TaskId>> {
+        self.run(|shared| async move { shared.reserve(&wanted).await }).await
+    }
+
+    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
+        self.run(|shared| async move { shared.insert(&tasks).await }).await
+    }
+
+    async fn claim(&self, params: ClaimParams) -> Result<Claim> {
+        let mark = self.shared.wakes.mark();
+        let tasks = self.run(|shared| async move { shared.claim(&params).await }).await?;
+        Ok(Claim { tasks, mark })
+    }
+
+    async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
+        let mark = self.shared.wakes.mark();
+        self.run(|shared| async move { shared.apply(&params, mark).await }).await
+    }
+
+    async fn wait(&self, params: WaitParams) -> Result<Wake> {
+        // Reads only: nothing is left behind by a caller that gives up but a connection, which is
+        // closed.
+        self.shared.wait(&params).await
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<Orders> {
+        let mark = self.shared.wakes.mark();
+        self.run(|shared| async move { shared.beat(&beat, mark).await }).await
+    }
+
+    async fn leave(&self, worker: WorkerId) -> Result<u64> {
+        self.run(|shared| async move { shared.leave(&worker).await }).await
+    }
+
+    async fn lead(&self, bid: Bid) -> Result<Leadership> {
+        self.run(|shared| async move { shared.lead(&bid).await }).await
+    }
+
+    async fn promote(&self, duty: Duty) -> Result<DutyReport> {
+        self.run(|shared| async move { shared.promote(duty).await }).await
+    }
+
+    async fn expire(&self, duty: Duty) -> Result<DutyReport> {
+        self.run(|shared| async move { shared.expire(duty).await }).await
+    }
+
+    async fn prune(&self, duty: Duty) -> Result<DutyReport> {
+        self.run(|shared| async move { shared.prune(duty).await }).await
+    }
+
+    async fn tend(&self, duty: Duty) -> Result<DutyReport> {
+        self.run(|shared| async move { shared.tend(duty).await }).await
+    }
+
+    async fn change(&self, params: ChangeParams) -> Result<ChangeReply> {
+        self.run(|shared| async move { shared.change(&params).await }).await
+    }
+
+    async fn order(&self, order: Order) -> Result<()> {
+        self.run(|shared| async move { shared.order(&order).await }).await
+    }
+
+    async fn get(&self, params: GetParams) -> Result<Vec<Option<TaskRecord>>> {
+        read!(self, |shared, session| shared.get(session, &params)).await
+    }
+
+    async fn list(&self, params: ListParams) -> Result<Page> {
+        read!(self, |shared, session| shared.list(session, &params)).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        read!(self, |shared, session| read::queues(session)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        read!(self, |shared, session| async {
+            let now = shared.now(session).await?;
+            read::workers(session, now).await
+        })
+        .await
+    }
+
+    async fn series(&self, _params: SeriesParams) -> Result<Vec<SeriesPoint>> {
+        Err(Error::unsupported("statistics by minute in postgres"))
+    }
+
+    async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
+        read!(self, |shared, session| document::load(session, &query)).await
+    }
+
+    async fn save(&self, save: SaveDoc) -> Result<Saved> {
+        self.run(|shared| async move {
+            transaction!(shared.pool, session => async {
+                let now = shared.now(session).await?;
+                document::save(session, &save, now).await
+            })
+        })
+        .await
+    }
+
+    async fn subscribe(&self, _filter: EventFilter) -> Result<EventStream> {
+        Err(Error::unsupported("live events in postgres"))
+    }
+}

@@ -1,0 +1,357 @@
+//! Claim from PostgreSQL.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_postgres::Row as SqlRow;
+use windlass_core::history::{EndOfRun, Happening, Note};
+use windlass_core::store::{ClaimParams, Quota};
+use windlass_core::task::Extras;
+use windlass_core::{
+    Claimed, Error, Kind, Priority, QueueName, Reason, Result, Spec, State, Timestamp, duration,
+};
+
+use super::Shared;
+use super::batch::Batch;
+use super::id::{Id, epoch_of};
+use super::pool::transaction;
+use super::row::{self, Row, lane, unsigned};
+use super::session::Session;
+use super::sql;
+use crate::wakes::News;
+
+/// Fewest and most ranges that one statement locks; ranges of many tasks need few.
+const RANGES_MIN: i64 = 8;
+const RANGES_MAX: i64 = 2_000;
+/// How often to look again when tasks are there but locked by another claim.
+const LOCKED_TRIES: u32 = 20;
+const LOCKED_PAUSE: Duration = Duration::from_millis(1);
+
+/// What is still wanted of a claim.
+struct Wish<'p> {
+    params: &'p ClaimParams,
+    left: usize,
+    suspects_left: usize,
+    /// Beside the quotas: how much of each was given.
+    given: Vec<usize>,
+}
+
+/// Lanes in the order of claiming.
+#[derive(Default)]
+struct Lanes {
+    names: Vec<String>,
+    lanes: Vec<i16>,
+    quotas: Vec<i32>,
+    most: Vec<i64>,
+    hints: Vec<i64>,
+    rows: Vec<i64>,
+}
+
+/// A claimed row, as far as it could be read.
+struct Taken {
+    order: (i64, i64, i64),
+    quota: usize,
+    token: i64,
+    task: Claimed,
+    fault: Option<String>,
+}
+
+impl Shared {
+    pub(super) async fn claim(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
+        let session = self.work.session().await?;
+        let mut wish = Wish {
+            params,
+            left: params.limit,
+            suspects_left: params.suspects_at_most,
+            given: vec![0; params.quotas.len()],
+        };
+        let mut tasks: Vec<Claimed> = Vec::new();
+        let mut is_worker_fit = false;
+        // A queue that is named again waits for its first turn: one statement must not meet a range
+        // twice.
+        for segment in segments(&params.quotas) {
+            let claimed = self.claim_segment(&session, &mut wish, &segment).await;
+            match claimed {
+                Ok(found) => {
+                    is_worker_fit |= !found.is_empty();
+                    tasks.extend(found);
+                }
+                // What was claimed before must not be lost with the rest.
+                Err(error) if tasks.is_empty() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(error = error.chain(), "a claim was cut short");
+                    break;
+                }
+            }
+        }
+        if !is_worker_fit && params.quotas.is_empty() {
+            self.check_worker(&session, params, &Lanes::default()).await?;
+        }
+        Ok(tasks)
+    }
+
+    /// Looks now and then whether dead rows are in the way of claims.
+    fn watch_dead_rows(&self) {
+        if !self.hints.is_time_to_look() {
+            return;
+        }
+        let Some(shared) = self.this.upgrade() else { return };
+        tokio::spawn(async move {
+            let looked = async {
+                let held = shared.pool.get().await?;
+                let row = held.session.one(sql::CLAIM_SNAPSHOTS, &[]).await;
+                held.back();
+                row
+            };
+            match looked.await {
+                Ok(row) => shared.hints.use_them(row.is_some_and(|row| row.get(0))),
+                Err(error) => tracing::debug!(error = error.chain(), "dead rows not looked for"),
+            }
+        });
+    }
+
+    async fn claim_segment(
+        &self,
+        session: &Session,
+        wish: &mut Wish<'_>,
+        quotas: &[usize],
+    ) -> Result<Vec<Claimed>> {
+        let mut ranges = self.claim_ranges.load(Ordering::Relaxed);
+        let mut tasks = Vec::new();
+        let mut tries = 0;
+        self.watch_dead_rows();
+        loop {
+            let mut lanes = wish.lanes(quotas);
+            let is_hinted = self.hints.fill(&lanes.names, &lanes.lanes, &mut lanes.hints);
+            if lanes.names.is_empty() {
+                if tasks.is_empty() {
+                    self.check_worker(session, wish.params, &lanes).await?;
+                }
+                return Ok(tasks);
+            }
+            let rows = self.claim_rows(session, wish, &lanes, ranges).await?;
+            let Some(first) = rows.first() else {
+                if is_hinted {
+                    self.hints.forget();
+                    continue;
+                }
+                let is_locked = self.check_worker(session, wish.params, &lanes).await?;
+                tries += 1;
+                if !is_locked || !tasks.is_empty() || tries > LOCKED_TRIES {
+                    return Ok(tasks);
+                }
+                tokio::time::sleep(LOCKED_PAUSE).await;
+                continue;
+            };
+            let locked: i64 = first.get(2);
+            let found = self.read_rows(session, &lanes, &rows).await?;
+            let used: HashSet<_> =
+                found.iter().map(|taken| (taken.order.0, taken.order.1)).collect();
+            let wanted = i64::try_from(used.len()).unwrap_or(RANGES_MAX) * 2;
+            self.claim_ranges.store(wanted.clamp(RANGES_MIN, RANGES_MAX), Ordering::Relaxed);
+            for (order, position) in used {
+                let at = usize::try_from(order - 1).unwrap_or(0);
+                self.hints.note(&lanes.names[at], lanes.lanes[at], position);
+            }
+            for taken in found {
+                wish.left -= 1;
+                wish.suspects_left -= usize::from(taken.task.is_suspect());
+                wish.given[taken.quota] += 1;
+                match taken.fault {
+                    None => tasks.push(taken.task),
+                    Some(fault) => self.set_aside(taken.token, &taken.task, fault).await?,
+                }
+            }
+            if wish.left == 0 {
+                return Ok(tasks);
+            }
+            if locked < ranges {
+                if !is_hinted {
+                    return Ok(tasks);
+                }
+                // There may be more before the hints.
+                self.hints.forget();
+                continue;
+            }
+            ranges = (ranges * 4).min(RANGES_MAX);
+        }
+    }
+
+    async fn claim_rows(
+        &self,
+        session: &Session,
+        wish: &Wish<'_>,
+        lanes: &Lanes,
+        ranges: i64,
+    ) -> Result<Vec<SqlRow>> {
+        session
+            .all(
+                sql::CLAIM,
+                &[
+                    &self.options.told_time(),
+                    &wish.params.worker.as_str(),
+                    &as_i64(wish.left),
+                    &as_i64(wish.suspects_left),
+                    &ranges,
+                    &lanes.names,
+                    &lanes.lanes,
+                    &lanes.quotas,
+                    &lanes.most,
+                    &lanes.hints,
+                    &lanes.rows,
+                ],
+            )
+            .await
+    }
+
+    /// Reads what `claim.sql` returns, in the order of claiming.
+    async fn read_rows(
+        &self,
+        session: &Session,
+        lanes: &Lanes,
+        rows: &[SqlRow],
+    ) -> Result<Vec<Taken>> {
+        self.kinds.learn_names(session, rows.iter().map(|row| row.get(11))).await?;
+        let mut taken: Vec<_> = rows.iter().map(|row| self.read(row, lanes)).collect();
+        taken.sort_unstable_by_key(|taken| taken.order);
+        Ok(taken)
+    }
+
+    fn read(&self, row: &SqlRow, lanes: &Lanes) -> Taken {
+        let (token, now): (i64, i64) = (row.get(0), row.get(1));
+        let (order, position): (i64, i64) = (row.get(3), row.get(4));
+        let at = usize::try_from(order - 1).unwrap_or(0);
+        let quota = usize::try_from(lanes.quotas[at]).unwrap_or(0);
+        let id = Id { seq: row.get(5), stamp: row.get(6) };
+        let mut fault = None;
+        let stored: &[u8] = row.get(15);
+        let extras = match stored.is_empty() {
+            true => Extras::default(),
+            false => serde_json::from_slice(stored).unwrap_or_else(|error| {
+                fault = Some(format!("its stored options cannot be read: {error}"));
+                Extras::default()
+            }),
+        };
+        let kind = self.kinds.name(row.get(11)).unwrap_or_else(|| {
+            fault.get_or_insert_with(|| "its kind is not known".to_owned());
+            "".into()
+        });
+        let priority = i64::from(row.get::<_, i16>(14));
+        let retention: Option<i64> = row.get(19);
+        let task = Claimed {
+            id: id.task_id(),
+            epoch: epoch_of(token),
+            kind: Kind::stored(&kind),
+            queue: QueueName::stored(&lanes.names[at]),
+            priority: Priority::from_number(priority).unwrap_or_default(),
+            payload: Bytes::copy_from_slice(row.get(16)),
+            attempts: unsigned(row.get(17)) + 1,
+            crashes: unsigned(row.get(18)),
+            spec: Spec {
+                max_retries: unsigned(row.get(12)),
+                max_crashes: unsigned(row.get(13)),
+                timeout: duration::from_millis(row.get(8)),
+                retention: duration::from_millis(retention.unwrap_or_else(|| row.get(9))),
+                extras,
+            },
+            is_cancel_requested: false,
+            created_at: Timestamp::from_millis(row.get(7)),
+            claimed_at: Timestamp::from_millis(now),
+        };
+        Taken { order: (order, position, id.seq), quota, token, task, fault }
+    }
+
+    /// Refuses a worker that is unknown or gone; true when tasks are there that others have locked.
+    async fn check_worker(
+        &self,
+        session: &Session,
+        params: &ClaimParams,
+        lanes: &Lanes,
+    ) -> Result<bool> {
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&params.worker.as_str(), &lanes.names, &lanes.lanes];
+        let row = session.one(sql::CLAIM_PROBE, &values).await?;
+        let (is_known, has_tasks) =
+            row.map_or((false, false), |row| (row.get::<_, bool>(0), row.get::<_, bool>(1)));
+        if !is_known {
+            return Err(Error::lease_lost(format!("claim for worker {}", params.worker))
+                .reason_is(Reason::WorkerLost));
+        }
+        Ok(has_tasks)
+    }
+
+    /// A record that cannot be read goes to the dead letters, where a person will find it: it must
+    /// not stop the tasks behind it.
+    async fn set_aside(&self, token: i64, task: &Claimed, fault: String) -> Result<()> {
+        tracing::error!(task = %task.id, fault, "a task cannot be read and goes to the dead letters");
+        let Some(id) = Id::of(&task.id) else { return Ok(()) };
+        let news: News = transaction!(self.pool, session => async {
+            let now = self.now(session).await?;
+            let mut batch = Batch::new(now, self.options.limits.error_bytes_max);
+            let found = row::take_held(session, &[(token, id.seq)]).await?;
+            for mut row in Row::load(session, found).await? {
+                row.attempts = row.attempts.saturating_sub(1);
+                let (at, run, state) = (now, row.run(), State::DeadLetter);
+                let note = Some(Note { what: Happening::Discarded, error: Some(fault.clone()) });
+                row.remember(|history| history.end_run(EndOfRun { at, run, note, state }));
+                row.settle(&mut batch, state);
+            }
+            batch.write(session).await
+        })?;
+        self.tell(news);
+        Ok(())
+    }
+}
+
+impl Wish<'_> {
+    /// The lanes of some quotas that may still give something. In each priority suspects go first:
+    /// few are allowed, so they hold up nobody, and a steady stream of others cannot starve them.
+    fn lanes(&self, quotas: &[usize]) -> Lanes {
+        let mut all = Lanes::default();
+        for at in quotas {
+            let quota = &self.params.quotas[*at];
+            let most = quota.at_most.saturating_sub(self.given[*at]).min(self.left);
+            if most == 0 {
+                continue;
+            }
+            for priority in quota.priorities.descending() {
+                for crashes in [windlass_core::task::SUSPECT_CRASHES, 0] {
+                    let rows = if crashes > 0 { most.min(self.suspects_left) } else { most };
+                    if rows == 0 {
+                        continue;
+                    }
+                    all.names.push(quota.queue.as_str().to_owned());
+                    all.lanes.push(lane(priority, crashes));
+                    all.quotas.push(i32::try_from(*at).unwrap_or(i32::MAX));
+                    all.most.push(as_i64(most));
+                    all.hints.push(0);
+                    all.rows.push(as_i64(rows));
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Quotas in groups in which no queue is named twice.
+fn segments(quotas: &[Quota]) -> Vec<Vec<usize>> {
+    let mut segments: Vec<Vec<usize>> = Vec::new();
+    let mut met = HashSet::new();
+    for (at, quota) in quotas.iter().enumerate() {
+        if met.contains(&quota.queue) || segments.is_empty() {
+            met.clear();
+            segments.push(Vec::new());
+        }
+        met.insert(&quota.queue);
+        if let Some(last) = segments.last_mut() {
+            last.push(at);
+        }
+    }
+    segments
+}
+
+fn as_i64(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,76 @@
+//! From PostgreSQL's errors to windlass's, once, at the edge.
+
+use tokio_postgres::error::SqlState;
+use windlass_core::{Error, ErrorKind, Reason};
+
+/// Names the operation and sorts the cause by what can be done about it.
+pub(super) fn classify(operation: &str, cause: tokio_postgres::Error) -> Error {
+    let (kind, reason) = match cause.code() {
+        Some(code) => sort(code),
+        None if cause.is_closed() || is_io(&cause) => (ErrorKind::Unavailable, Reason::Unspecified),
+        // Not the server's but the driver's: a column of another type than windlass writes.
+        None => (ErrorKind::Corrupt, Reason::Unspecified),
+    };
+    Error::new(kind, format!("{operation} in postgres")).reason_is(reason).because(cause)
+}
+
+fn sort(code: &SqlState) -> (ErrorKind, Reason) {
+    let text = code.code();
+    if *code == SqlState::READ_ONLY_SQL_TRANSACTION || *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        (ErrorKind::Unavailable, Reason::ReadOnly)
+    } else if *code == SqlState::DISK_FULL || *code == SqlState::OUT_OF_MEMORY {
+        (ErrorKind::Unavailable, Reason::StorageFull)
+    } else if text.starts_with("22") {
+        // Data that the server cannot hold, such as a NUL in a text.
+        (ErrorKind::Invalid, Reason::Unspecified)
+    } else if text.starts_with("XX") {
+        (ErrorKind::Corrupt, Reason::Unspecified)
+    } else {
+        (ErrorKind::Unavailable, Reason::Unspecified)
+    }
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.is::<std::io::Error>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    // What the driver says of a server that went away in the middle of a message.
+    error.to_string().contains("connect") || error.to_string().contains("timeout")
+}
+
+/// The server's code behind an error, if it has one.
+fn code(error: &Error) -> Option<&SqlState> {
+    let cause = std::error::Error::source(error)?;
+    cause.downcast_ref::<tokio_postgres::Error>()?.code()
+}
+
+/// True when the server has undone the transaction for the sake of another, so that the same
+/// transaction may be tried again at once.
+pub(super) fn is_worth_repeating(error: &Error) -> bool {
+    code(error).is_some_and(|code| {
+        *code == SqlState::T_R_DEADLOCK_DETECTED
+            || *code == SqlState::T_R_SERIALIZATION_FAILURE
+            || *code == SqlState::UNIQUE_VIOLATION
+    })
+}
+
+/// True when something with that key is there already.
+pub(super) fn is_duplicate(error: &Error) -> bool {
+    code(error).is_some_and(|code| *code == SqlState::UNIQUE_VIOLATION)
+}
+
+/// Adds the operation to a result of the driver.
+pub(super) trait During<T> {
+    /// Names what was being done.
+    fn during(self, operation: &str) -> windlass_core::Result<T>;
+}
+
+impl<T> During<T> for Result<T, tokio_postgres::Error> {
+    fn during(self, operation: &str) -> windlass_core::Result<T> {
+        self.map_err(|cause| classify(operation, cause))
+    }
+}

@@ -1,0 +1,82 @@
+//! Leadership in PostgreSQL, and the term that every duty names.
+
+use windlass_core::store::{Bid, Leadership, Term};
+use windlass_core::{Error, Reason, Result, WorkerId};
+
+use super::Shared;
+use super::pool::transaction;
+use super::session::Session;
+use super::sql;
+
+impl Shared {
+    pub(super) async fn lead(&self, bid: &Bid) -> Result<Leadership> {
+        transaction!(self.pool, session => self.bid(session, bid))
+    }
+
+    async fn bid(&self, session: &Session, bid: &Bid) -> Result<Leadership> {
+        let (holder, until, last) = read(session, sql::LEAD).await?;
+        let clock = self.now(session).await?;
+        let now = clock.as_millis();
+        let leader = holder.filter(|_| until > now);
+        let is_current = |term: Term| leader.is_some() && i64::try_from(term.0) == Ok(last);
+        match bid {
+            Bid::Seek { holder, term_length } => {
+                let term = match &leader {
+                    Some(leader) if leader.as_str() != holder.as_str() => {
+                        return Ok(following(Some(leader)));
+                    }
+                    Some(_) => last,
+                    None => now.max(last.saturating_add(1)),
+                };
+                let until = clock.after(*term_length).as_millis();
+                set(session, Some(holder.as_str()), until, term).await?;
+                Ok(Leadership::Leading(Term(term.unsigned_abs())))
+            }
+            Bid::Renew { term, term_length } if is_current(*term) => {
+                let until = clock.after(*term_length).as_millis();
+                set(session, leader.as_deref(), until, last).await?;
+                Ok(Leadership::Leading(*term))
+            }
+            Bid::Resign { term } if is_current(*term) => {
+                set(session, None, 0, last).await?;
+                Ok(following(None))
+            }
+            Bid::Renew { .. } | Bid::Resign { .. } => Ok(following(leader.as_ref())),
+        }
+    }
+}
+
+/// Refuses a leader whose term is not the highest any more, and remembers a higher one. No other
+/// term begins before the transaction ends.
+pub(super) async fn check_term(session: &Session, term: Term) -> Result<()> {
+    let asked = i64::try_from(term.0).unwrap_or(i64::MAX);
+    let (_, _, mut highest) = read(session, sql::TERM_LOCK).await?;
+    if asked > highest {
+        let (holder, until, now_highest) = read(session, sql::LEAD).await?;
+        highest = now_highest;
+        if asked > highest {
+            set(session, holder.as_deref(), until, asked).await?;
+        }
+    }
+    if asked < highest {
+        return Err(
+            Error::lease_lost(format!("upkeep in term {term}")).reason_is(Reason::StaleTerm)
+        );
+    }
+    Ok(())
+}
+
+async fn read(session: &Session, text: &'static str) -> Result<(Option<String>, i64, i64)> {
+    let row = session.one(text, &[]).await?;
+    row.map(|row| (row.get(0), row.get(1), row.get(2)))
+        .ok_or_else(|| Error::corrupt("the row of the leader is missing"))
+}
+
+async fn set(session: &Session, holder: Option<&str>, until: i64, term: i64) -> Result<()> {
+    session.execute(sql::LEAD_SET, &[&holder, &until, &term]).await?;
+    Ok(())
+}
+
+fn following(leader: Option<&String>) -> Leadership {
+    Leadership::Following { leader: leader.map(WorkerId::new) }
+}

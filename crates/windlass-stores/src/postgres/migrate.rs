@@ -1,0 +1,72 @@
+//! The schema and its versions. Any number of processes may start at once: one migrates, the others
+//! wait for its lock and find the work done.
+
+use windlass_core::{Error, ErrorKind, Reason, Result};
+
+use super::error::During;
+use super::options::PostgresOptions;
+use super::session::Session;
+use super::sql;
+use crate::schema::Migration;
+
+/// Every migration, in order; the schema's version is how many were applied. Never edit one that
+/// was released.
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    name: "0001_tasks",
+    sql: include_str!("../../migrations/postgres/0001_tasks.sql"),
+}];
+
+/// Brings the schema up to date, or says why that cannot be.
+pub(super) async fn migrate(session: &Session, options: &PostgresOptions) -> Result<()> {
+    if version(session, options).await? == MIGRATIONS.len() {
+        return Ok(());
+    }
+    if !options.creates {
+        let text = format!("no up-to-date windlass schema {:?} in that database", options.schema);
+        return Err(Error::new(ErrorKind::NotFound, text));
+    }
+    session.control("BEGIN").await?;
+    let migrated = apply(session, options).await;
+    let step = if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = session.control(step).await;
+    migrated.and(ended)
+}
+
+async fn apply(session: &Session, options: &PostgresOptions) -> Result<()> {
+    let name = "migrate";
+    session.all(sql::SCHEMA_LOCK, &[&options.schema]).await?;
+    // Looked at again under the lock: another process may have been faster.
+    let from = version(session, options).await?;
+    let exists = session.one(sql::SCHEMA_EXISTS, &[&options.schema]).await?;
+    if !exists.is_some_and(|row| row.get::<_, bool>(0)) {
+        let schema = options.schema.replace('"', "\"\"");
+        let text = sql::SCHEMA_MAKE.replace("{schema}", &schema);
+        session.client.batch_execute(&text).await.during(name)?;
+    }
+    for migration in &MIGRATIONS[from..] {
+        session.client.batch_execute(migration.sql).await.during(name)?;
+    }
+    let version = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+    session.execute(sql::SCHEMA_VERSION_SET, &[&version]).await?;
+    Ok(())
+}
+
+/// How many migrations were applied; none where windlass has no tables yet.
+pub(super) async fn version(session: &Session, options: &PostgresOptions) -> Result<usize> {
+    let exists = session.one(sql::SCHEMA_EXISTS, &[&options.schema]).await?;
+    if !exists.is_some_and(|row| row.get::<_, bool>(1)) {
+        return Ok(0);
+    }
+    let stored = session.one(sql::SCHEMA_VERSION, &[]).await?.map_or(0, |row| row.get::<_, i32>(0));
+    let known = MIGRATIONS.len();
+    usize::try_from(stored).ok().filter(|version| *version <= known).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the database has schema version {stored}, this windlass knows up to {known}: \
+                 use a newer windlass"
+            ),
+        )
+        .reason_is(Reason::NewerSchema)
+    })
+}

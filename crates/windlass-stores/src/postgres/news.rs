@@ -1,0 +1,184 @@
+//! News between processes: `NOTIFY` as a hint, gathered and sent at most every few milliseconds, and
+//! polling beneath it, so that a hint that is lost costs a moment and nothing else.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use windlass_core::{QueueName, WorkerId};
+
+use super::Shared;
+use super::session::{Purpose, Session};
+use super::sql;
+use crate::wakes::News;
+
+/// Least time between two notifications of one process: commits with one wait for each other.
+const TELL_EVERY: Duration = Duration::from_millis(5);
+/// Longest text of a notification, with some room.
+const TEXT_MAX: usize = 7_000;
+/// Time between two tries to listen.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// What is still to be told, and who listens.
+#[derive(Default)]
+pub(super) struct Herald {
+    untold: Mutex<Untold>,
+    listener: Mutex<Option<Listening>>,
+}
+
+#[derive(Default)]
+struct Untold {
+    lines: BTreeSet<String>,
+    is_busy: bool,
+}
+
+struct Listening {
+    task: AbortHandle,
+    is_up: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Drop for Herald {
+    fn drop(&mut self) {
+        if let Some(listening) = self.listener.get_mut().take() {
+            listening.task.abort();
+        }
+    }
+}
+
+impl Shared {
+    /// Tells what a commit has brought: here at once, elsewhere in a moment.
+    pub(super) fn tell(&self, news: News) {
+        let mut lines: Vec<String> =
+            news.ready.iter().map(|queue| format!("q{}", queue.as_str())).collect();
+        lines.extend(news.ordered.iter().map(|worker| format!("w{}", worker.as_str())));
+        self.wakes.tell(news);
+        if lines.is_empty() || !self.options.listens {
+            return;
+        }
+        let mut untold = self.herald.untold.lock();
+        untold.lines.extend(lines);
+        if untold.is_busy {
+            return;
+        }
+        let Some(shared) = self.this.upgrade() else { return };
+        untold.is_busy = true;
+        drop(untold);
+        tokio::spawn(async move { shared.tell_others().await });
+    }
+
+    /// Sends what is untold until nothing is.
+    async fn tell_others(&self) {
+        loop {
+            let lines = {
+                let mut untold = self.herald.untold.lock();
+                if untold.lines.is_empty() {
+                    untold.is_busy = false;
+                    return;
+                }
+                std::mem::take(&mut untold.lines)
+            };
+            let mut text = self.name.clone();
+            for line in &lines {
+                text.push('\n');
+                text.push_str(line);
+            }
+            if text.len() > TEXT_MAX {
+                text = format!("{}\n*", self.name);
+            }
+            let sent = async {
+                let session = self.telling.session().await?;
+                session.all(sql::NOTIFY, &[&self.channel, &text]).await
+            };
+            if let Err(error) = sent.await {
+                tracing::debug!(error = error.chain(), "others were not told; they will look");
+            }
+            tokio::time::sleep(TELL_EVERY).await;
+        }
+    }
+
+    /// Starts to listen, if nobody does yet.
+    pub(super) fn listen(&self) {
+        if !self.options.listens {
+            return;
+        }
+        let mut listener = self.herald.listener.lock();
+        if listener.as_ref().is_some_and(|listening| !listening.task.is_finished()) {
+            return;
+        }
+        let is_up = Arc::default();
+        let task = tokio::spawn(hear(self.this.clone(), Arc::clone(&is_up))).abort_handle();
+        *listener = Some(Listening { task, is_up });
+    }
+
+    /// True while what others tell is heard.
+    pub(super) fn is_listening(&self) -> bool {
+        let listener = self.herald.listener.lock();
+        listener
+            .as_ref()
+            .is_some_and(|listening| listening.is_up.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    /// Rings for what another process has told.
+    fn heard(&self, text: &str) {
+        let mut lines = text.lines();
+        if lines.next() == Some(&self.name) {
+            return;
+        }
+        let mut news = News::default();
+        for line in lines {
+            match line.split_at_checked(1) {
+                Some(("q", queue)) => news.ready.push(QueueName::stored(queue)),
+                Some(("w", worker)) => news.ordered.push(WorkerId::new(worker)),
+                _ => return self.wakes.ring_all(),
+            }
+        }
+        self.wakes.tell(news);
+    }
+}
+
+/// Listens until the store is gone.
+async fn hear(shared: Weak<Shared>, is_up: Arc<std::sync::atomic::AtomicBool>) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let mut pause = PAUSE_MIN;
+    loop {
+        let Some(store) = shared.upgrade() else { return };
+        let (options, channel) = (Arc::clone(&store.options), store.channel.clone());
+        drop(store);
+        let (ended, end) = oneshot::channel::<()>();
+        let ended = Mutex::new(Some(ended));
+        let to = shared.clone();
+        let heard = move |text: Option<String>| match (text, to.upgrade()) {
+            (Some(text), Some(store)) => store.heard(&text),
+            _ => drop(ended.lock().take()),
+        };
+        let listening = async {
+            let session = Session::connect(&options, Purpose::News, heard).await?;
+            session
+                .client
+                .batch_execute(&format!("LISTEN {channel}"))
+                .await
+                .map_err(|cause| super::error::classify("listen", cause))?;
+            Ok::<_, windlass_core::Error>(session)
+        };
+        match listening.await {
+            Ok(session) => {
+                is_up.store(true, Relaxed);
+                pause = PAUSE_MIN;
+                // Whatever was told before was not heard.
+                if let Some(store) = shared.upgrade() {
+                    store.wakes.ring_all();
+                }
+                drop(end.await);
+                is_up.store(false, Relaxed);
+                drop(session);
+            }
+            Err(error) => tracing::debug!(error = error.chain(), "cannot listen; will look"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}

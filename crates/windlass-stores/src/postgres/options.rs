@@ -1,0 +1,123 @@
+//! How a PostgreSQL store is opened.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio_postgres::Config as Server;
+use windlass_core::Clock;
+use windlass_core::config::Config;
+use windlass_core::limits::Limits;
+
+/// Where the server is, and how it is treated.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    pub(super) server: Server,
+    pub(super) schema: String,
+    pub(super) trust: Trust,
+    pub(super) is_durable: bool,
+    pub(super) creates: bool,
+    pub(super) listens: bool,
+    /// The server's own when absent.
+    pub(super) clock: Option<Arc<dyn Clock>>,
+    pub(super) limits: Limits,
+    pub(super) ids_at_once_max: i64,
+}
+
+/// What a server must show of itself when it speaks TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Trust {
+    /// Its certificate must come from someone that is trusted.
+    pub checks_authority: bool,
+    /// Its certificate must name the host.
+    pub checks_name: bool,
+    /// The certificates to trust, in PEM, instead of the system's.
+    pub authorities: Option<PathBuf>,
+}
+
+impl PostgresOptions {
+    /// A server; durable, in the schema `windlass`, which is made when it is not there.
+    pub fn at(server: Server) -> Self {
+        Self {
+            server,
+            schema: "windlass".into(),
+            trust: Trust::default(),
+            is_durable: true,
+            creates: true,
+            listens: true,
+            clock: None,
+            limits: Config::default().limits,
+            ids_at_once_max: 10_000,
+        }
+    }
+
+    /// Keeps its tables in this schema.
+    #[must_use]
+    pub fn schema(self, schema: impl Into<String>) -> Self {
+        Self { schema: schema.into(), ..self }
+    }
+
+    /// Trusts servers that show this much of themselves.
+    #[must_use]
+    pub fn trust(self, trust: Trust) -> Self {
+        Self { trust, ..self }
+    }
+
+    /// Waits for the disk at every commit; the default.
+    #[must_use]
+    pub fn durable(self) -> Self {
+        Self { is_durable: true, ..self }
+    }
+
+    /// Does not wait for the disk at every commit: a crash of the server may lose the last moments.
+    #[must_use]
+    pub fn fast(self) -> Self {
+        Self { is_durable: false, ..self }
+    }
+
+    /// Refuses to make a schema that is not there.
+    #[must_use]
+    pub fn existing(self) -> Self {
+        Self { creates: false, ..self }
+    }
+
+    /// Looks for the doings of other processes by itself instead of listening for them.
+    #[must_use]
+    pub fn polling(self) -> Self {
+        Self { listens: false, ..self }
+    }
+
+    /// Tells time by this clock instead of the server's, for tests.
+    #[must_use]
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// Other upper bounds than the defaults.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Reserves at most so many ids ahead; lists show tasks in the order of reserving.
+    #[must_use]
+    pub fn ids_at_once(self, most: u32) -> Self {
+        Self { ids_at_once_max: i64::from(most), ..self }
+    }
+
+    /// The time that statements are told, if it is not the server's.
+    pub(super) fn told_time(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| clock.now().as_millis())
+    }
+}
+
+impl fmt::Debug for PostgresOptions {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("hosts", &self.server.get_hosts())
+            .field("database", &self.server.get_dbname())
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}

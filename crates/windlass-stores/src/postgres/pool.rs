@@ -1,0 +1,191 @@
+//! The connections of a store: a few that are shared and pipelined, and some for transactions.
+//!
+//! A caller may be dropped at any time (a timeout, a client that went away). Whatever it has begun
+//! runs on in a task of its own, to its end, so that no connection is left in the middle of
+//! something.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit};
+use windlass_core::{Error, ErrorKind, Result};
+
+use super::error::is_worth_repeating;
+use super::options::PostgresOptions;
+use super::session::{Purpose, Session};
+
+/// Most transactions and reads at once.
+const TRANSACTIONS_MAX: usize = 8;
+/// Least time between two tries to connect; doubled up to [`PAUSE_MAX`] while they fail.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often a transaction is tried that the server undoes for the sake of another.
+const TRIES_MAX: u64 = 20;
+
+/// A connection that many callers share; made anew when it is lost.
+pub(super) struct Link {
+    options: Arc<PostgresOptions>,
+    purpose: Purpose,
+    session: Mutex<Option<Arc<Session>>>,
+    connecting: AsyncMutex<Pause>,
+}
+
+#[derive(Default)]
+struct Pause {
+    length: Duration,
+    until: Option<Instant>,
+    why: Option<Error>,
+}
+
+impl Link {
+    pub(super) fn new(options: Arc<PostgresOptions>, purpose: Purpose) -> Self {
+        Self { options, purpose, session: Mutex::default(), connecting: AsyncMutex::default() }
+    }
+
+    pub(super) async fn session(&self) -> Result<Arc<Session>> {
+        if let Some(session) = self.present() {
+            return Ok(session);
+        }
+        let mut pause = self.connecting.lock().await;
+        if let Some(session) = self.present() {
+            return Ok(session);
+        }
+        if let (Some(until), Some(why)) = (pause.until, &pause.why)
+            && Instant::now() < until
+        {
+            return Err(why.clone());
+        }
+        match Session::connect(&self.options, self.purpose, |_| {}).await {
+            Ok(session) => {
+                let session = Arc::new(session);
+                *self.session.lock() = Some(Arc::clone(&session));
+                *pause = Pause::default();
+                Ok(session)
+            }
+            Err(error) => {
+                // Many callers fail at once; only one of them should knock.
+                pause.length = (pause.length * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+                pause.until = Some(Instant::now() + pause.length);
+                pause.why = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn present(&self) -> Option<Arc<Session>> {
+        self.session.lock().as_ref().filter(|session| !session.is_closed()).cloned()
+    }
+}
+
+/// Connections for transactions and reads, each used by one caller at a time.
+pub(super) struct Pool {
+    options: Arc<PostgresOptions>,
+    idle: Mutex<Vec<Session>>,
+    permits: Semaphore,
+}
+
+impl Pool {
+    pub(super) fn new(options: Arc<PostgresOptions>) -> Self {
+        Self { options, idle: Mutex::default(), permits: Semaphore::new(TRANSACTIONS_MAX) }
+    }
+
+    /// A connection that nobody else uses meanwhile.
+    pub(super) async fn get(&self) -> Result<Held<'_>> {
+        let permit = self.permits.acquire().await.map_err(|cause| {
+            Error::new(ErrorKind::Unavailable, "get a connection to postgres").because(cause)
+        })?;
+        let idle = std::iter::from_fn(|| self.idle.lock().pop()).find(|one| !one.is_closed());
+        let session = match idle {
+            Some(session) => session,
+            None => Session::connect(&self.options, Purpose::Plain, |_| {}).await?,
+        };
+        Ok(Held { session, pool: self, _permit: permit })
+    }
+
+    /// A connection with a transaction begun on it.
+    pub(super) async fn begin(&self) -> Result<Held<'_>> {
+        let held = self.get().await?;
+        held.session.control("BEGIN").await?;
+        Ok(held)
+    }
+}
+
+/// A connection out of the pool. Dropped without a word, as in a panic, it is closed, and the server
+/// rolls back.
+pub(super) struct Held<'p> {
+    pub(super) session: Session,
+    pool: &'p Pool,
+    _permit: SemaphorePermit<'p>,
+}
+
+impl Held<'_> {
+    /// Gives the connection back.
+    pub(super) fn back(self) {
+        if !self.session.is_closed() {
+            self.pool.idle.lock().push(self.session);
+        }
+    }
+
+    /// Commits, or rolls back after an error, and gives the connection back.
+    pub(super) async fn end<T>(self, answer: Result<T>) -> Result<T> {
+        let answer = match answer {
+            Ok(answer) => self.session.control("COMMIT").await.map(|()| answer),
+            Err(error) => {
+                if let Err(cause) = self.session.control("ROLLBACK").await {
+                    tracing::debug!(error = cause.chain(), "a rollback failed");
+                    return Err(error);
+                }
+                Err(error)
+            }
+        };
+        self.back();
+        answer
+    }
+}
+
+/// How often something was tried.
+#[derive(Default)]
+pub(super) struct Tries(u64);
+
+impl Tries {
+    /// Whether an error is worth another try; waits a moment before it is.
+    pub(super) async fn again(&mut self, error: &Error) -> bool {
+        self.0 += 1;
+        if self.0 >= TRIES_MAX || !is_worth_repeating(error) {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..=self.0 * 5))).await;
+        true
+    }
+}
+
+/// Runs work in a transaction, again where the server undoes it for the sake of another.
+macro_rules! transaction {
+    ($pool:expr, $session:ident => $work:expr) => {{
+        let mut tries = $crate::postgres::pool::Tries::default();
+        loop {
+            let held = $pool.begin().await?;
+            let answer = {
+                let $session = &held.session;
+                $work.await
+            };
+            match held.end(answer).await {
+                Err(error) if tries.again(&error).await => {}
+                answer => break answer,
+            }
+        }
+    }};
+}
+
+pub(super) use transaction;
+
+/// Runs work to its end, whatever becomes of the caller.
+pub(super) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    tokio::spawn(work).await.unwrap_or_else(|cause| {
+        Err(Error::new(ErrorKind::Unavailable, "work with postgres").because(cause))
+    })
+}

@@ -1,0 +1,154 @@
+//! Prune and tend in PostgreSQL.
+
+use std::time::{Duration, Instant};
+
+use windlass_core::Result;
+use windlass_core::State;
+use windlass_core::store::{Duty, DutyReport};
+use windlass_core::unique::idempotency_digest;
+
+use super::Shared;
+use super::lead::check_term;
+use super::pool::transaction;
+use super::promote::next_due;
+use super::session::Session;
+use super::sql;
+
+/// How often counts are added up, and hot tables cleared of dead rows.
+const FOLD_EVERY: Duration = Duration::from_secs(1);
+const VACUUM_EVERY: Duration = Duration::from_secs(5);
+
+impl Shared {
+    pub(super) async fn prune(&self, duty: Duty) -> Result<DutyReport> {
+        transaction!(self.pool, session => self.prune_over(session, duty))
+    }
+
+    async fn prune_over(&self, session: &Session, duty: Duty) -> Result<DutyReport> {
+        check_term(session, duty.term).await?;
+        let now = self.now(session).await?;
+        let limit = i64::try_from(duty.limit).unwrap_or(i64::MAX);
+        let read = |rows: Vec<tokio_postgres::Row>| -> Vec<i64> {
+            rows.iter().map(|row| row.get(0)).collect()
+        };
+        let cancelled = read(session.all(sql::PRUNE_FATES, &[&now.as_millis(), &limit]).await?);
+        let room = limit - i64::try_from(cancelled.len()).unwrap_or(limit);
+        let completed = match room {
+            0 => Vec::new(),
+            room => read(session.all(sql::PRUNE_DONE, &[&now.as_millis(), &room]).await?),
+        };
+        let done = (cancelled.len() + completed.len()) as u64;
+        self.remove(session, &cancelled, State::Cancelled).await?;
+        self.remove(session, &completed, State::Completed).await?;
+        let next_due = next_due(session, sql::PRUNE_NEXT).await?;
+        let has_more = done > 0 && next_due.is_some_and(|at| at <= now);
+        Ok(DutyReport { done, has_more, next_due, skipped_bad: 0 })
+    }
+
+    /// Removes tasks that stand in no place any more, with the keys that go with their records.
+    async fn remove(&self, session: &Session, seqs: &Vec<i64>, state: State) -> Result<()> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        let keyed = session.all(sql::KEYED, &[seqs]).await?;
+        if !keyed.is_empty() {
+            let digests: Vec<_> =
+                keyed.iter().map(|row| idempotency_digest(row.get(1), row.get(2)).0).collect();
+            let digests: Vec<&[u8]> = digests.iter().map(|digest| &digest[..]).collect();
+            let holders: Vec<i64> = keyed.iter().map(|row| row.get(0)).collect();
+            session.execute(sql::KEY_FREE, &[&digests, &holders]).await?;
+        }
+        let counts = session.all(sql::FORGET, &[seqs]).await?;
+        let queues: Vec<i32> = counts.iter().map(|row| row.get(0)).collect();
+        let priorities: Vec<i16> = counts.iter().map(|row| row.get(1)).collect();
+        let minus = |row: &tokio_postgres::Row| -i32::try_from(row.get::<_, i64>(2)).unwrap_or(0);
+        let of = |one: State| -> Vec<i32> {
+            counts.iter().map(|row| if one == state { minus(row) } else { 0 }).collect()
+        };
+        let columns = State::ALL.map(of);
+        session
+            .execute(
+                sql::PUT_DELTA,
+                &[
+                    &queues,
+                    &priorities,
+                    &columns[0],
+                    &columns[1],
+                    &columns[2],
+                    &columns[3],
+                    &columns[4],
+                    &columns[5],
+                    &columns[6],
+                ],
+            )
+            .await?;
+        Ok(())
+    }
+
+    pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
+        let report = transaction!(self.pool, session => self.tend_keys(session, duty))?;
+        self.fold_now_and_then().await;
+        Ok(report)
+    }
+
+    async fn tend_keys(&self, session: &Session, duty: Duty) -> Result<DutyReport> {
+        check_term(session, duty.term).await?;
+        let now = self.now(session).await?;
+        let limit = i64::try_from(duty.limit).unwrap_or(i64::MAX);
+        let done = session.execute(sql::TEND_KEYS, &[&now.as_millis(), &limit]).await?;
+        session.execute(sql::TEND_CANCELS, &[&limit]).await?;
+        Ok(DutyReport {
+            done,
+            has_more: done > 0 && done == duty.limit as u64,
+            ..DutyReport::default()
+        })
+    }
+
+    /// Adds up counts and clears hot tables, unless that was done a moment ago. Nothing is wrong
+    /// where it fails.
+    pub(super) async fn fold_now_and_then(&self) {
+        let (folds, vacuums) = {
+            let mut chores = self.chores.lock();
+            let is_due = |at: &mut Instant, every| {
+                let is_due = at.elapsed() >= every;
+                if is_due {
+                    *at = Instant::now();
+                }
+                is_due
+            };
+            (
+                is_due(&mut chores.folded_at, FOLD_EVERY),
+                is_due(&mut chores.vacuumed_at, VACUUM_EVERY),
+            )
+        };
+        let done = async {
+            let held = self.pool.get().await?;
+            let mut done = Ok(());
+            if folds {
+                done = held.session.execute(sql::FOLD, &[]).await.map(drop);
+            }
+            if vacuums {
+                done = done.and(held.session.control(sql::TEND_VACUUM).await);
+            }
+            held.back();
+            done
+        };
+        if (folds || vacuums)
+            && let Err(error) = done.await
+        {
+            tracing::debug!(error = error.chain(), "counts or dead rows were left as they are");
+        }
+    }
+}
+
+/// When the small chores were last done.
+#[derive(Debug)]
+pub(super) struct Chores {
+    folded_at: Instant,
+    vacuumed_at: Instant,
+}
+
+impl Default for Chores {
+    fn default() -> Self {
+        Self { folded_at: Instant::now(), vacuumed_at: Instant::now() }
+    }
+}

@@ -1,0 +1,153 @@
+//! One connection to the server: how it is set up, and the statements it has prepared.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
+use windlass_core::{Error, ErrorKind, Result};
+
+use super::error::{During, classify};
+use super::options::PostgresOptions;
+use super::tls;
+
+/// The values of a statement.
+pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Longest that making a connection may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Longest that sent bytes may go unanswered by the server's machine.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Hot statements over small tables.
+    Hot,
+    /// Transactions and reads.
+    Plain,
+    /// Telling and hearing news; loses nothing that matters.
+    News,
+}
+
+pub(super) struct Session {
+    pub(super) client: Client,
+    statements: Mutex<HashMap<&'static str, Statement>>,
+}
+
+impl Session {
+    /// Connects; `heard` is called with what the server tells unasked.
+    pub(super) async fn connect(
+        options: &PostgresOptions,
+        purpose: Purpose,
+        heard: impl Fn(Option<String>) + Send + 'static,
+    ) -> Result<Self> {
+        let name = "connect";
+        let mut server = options.server.clone();
+        server.tcp_user_timeout(SILENCE_MAX).keepalives_idle(SILENCE_MAX);
+        if server.get_connect_timeout().is_none() {
+            server.connect_timeout(CONNECT_MAX);
+        }
+        if server.get_application_name().is_none() {
+            server.application_name("windlass");
+        }
+        let connecting = server.connect(tls::connector(&options.trust)?);
+        let connected = tokio::time::timeout(CONNECT_MAX * 2, connecting).await;
+        let (client, mut connection) = connected
+            .map_err(|cause| {
+                Error::new(ErrorKind::Unavailable, "connect to postgres").because(cause)
+            })?
+            .map_err(refused)?;
+        tokio::spawn(async move {
+            loop {
+                match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                    Some(Ok(AsyncMessage::Notification(note))) => {
+                        heard(Some(note.payload().to_owned()));
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => {
+                        tracing::debug!(error = %error, "a connection to postgres ended");
+                        break;
+                    }
+                    None => break,
+                }
+            }
+            heard(None);
+        });
+        client.batch_execute(&settings(options, purpose)).await.during(name)?;
+        Ok(Self { client, statements: Mutex::default() })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// A statement, prepared once per connection.
+    pub(super) async fn statement(&self, text: &'static str) -> Result<Statement> {
+        if let Some(statement) = self.statements.lock().get(text) {
+            return Ok(statement.clone());
+        }
+        let statement =
+            self.client.prepare(text).await.map_err(|cause| classify(named(text), cause))?;
+        self.statements.lock().insert(text, statement.clone());
+        Ok(statement)
+    }
+
+    /// Runs a statement and reads all of its rows.
+    pub(super) async fn all(&self, text: &'static str, values: Values<'_>) -> Result<Vec<Row>> {
+        let statement = self.statement(text).await?;
+        self.client.query(&statement, values).await.map_err(|cause| classify(named(text), cause))
+    }
+
+    /// Runs a statement that returns at most one row.
+    pub(super) async fn one(&self, text: &'static str, values: Values<'_>) -> Result<Option<Row>> {
+        Ok(self.all(text, values).await?.into_iter().next())
+    }
+
+    /// Runs a statement that returns nothing; answers how many rows it changed.
+    pub(super) async fn execute(&self, text: &'static str, values: Values<'_>) -> Result<u64> {
+        let statement = self.statement(text).await?;
+        self.client.execute(&statement, values).await.map_err(|cause| classify(named(text), cause))
+    }
+
+    /// Begins, commits or rolls back.
+    pub(super) async fn control(&self, step: &'static str) -> Result<()> {
+        self.client.batch_execute(step).await.during(step)
+    }
+}
+
+/// A refusal to connect. A server that is not there yet may come; a wrong password will not mend.
+fn refused(cause: tokio_postgres::Error) -> Error {
+    let kind = match cause.code().map(|code| code.code().to_owned()) {
+        Some(code) if code.starts_with("28") || code == "3D000" => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
+    };
+    Error::new(kind, "connect to postgres").because(cause)
+}
+
+fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
+    let schema = options.schema.replace('"', "\"\"");
+    let commit = if options.is_durable && purpose != Purpose::News { "on" } else { "off" };
+    let mut text = format!(
+        "SET search_path TO \"{schema}\"; SET synchronous_commit TO {commit}; SET jit TO off;
+         SET idle_in_transaction_session_timeout TO '60s'; SET client_min_messages TO warning;"
+    );
+    // Small tables look empty after each vacuum, and plans made then are bad for hours.
+    if purpose != Purpose::News {
+        text.push_str("SET enable_seqscan TO off;");
+    }
+    if purpose == Purpose::Hot {
+        text.push_str(
+            "SET enable_hashjoin TO off; SET enable_mergejoin TO off; SET enable_bitmapscan TO off;
+             SET plan_cache_mode TO force_generic_plan;",
+        );
+    }
+    text
+}
+
+/// Names a statement by the first word of its comment.
+fn named(text: &'static str) -> &'static str {
+    let line = text.lines().next().unwrap_or_default().trim_start_matches("-- ");
+    line.split(':').next().unwrap_or(line)
+}

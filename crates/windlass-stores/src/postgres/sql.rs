@@ -1,0 +1,121 @@
+//! The statements, each from the file of its name.
+
+macro_rules! statements {
+    ($($name:ident = $file:literal;)*) => {
+        $(pub(super) const $name: &str =
+            include_str!(concat!("../../sql/postgres/", $file, ".sql"));)*
+
+        #[cfg(test)]
+        const ALL: &[&str] = &[$($file,)*];
+    };
+}
+
+statements! {
+    APPLIED = "applied";
+    AUDIT_NUMBER = "audit_number";
+    BEAT = "beat";
+    CANCEL_REQUEST = "cancel_request";
+    CLAIM = "claim";
+    CLOCK = "clock";
+    CLAIM_PROBE = "claim_probe";
+    CLAIM_SNAPSHOTS = "claim_snapshots";
+    COUNTED = "counted";
+    COUNTS = "counts";
+    COUNTS_CLEAR = "counts_clear";
+    DROP_PROGRESS = "drop_progress";
+    DROP_RESULT = "drop_result";
+    ENDED = "ended";
+    EXPIRE_NEXT = "expire_next";
+    EXPIRE_ORPHANS = "expire_orphans";
+    EXPIRE_WORKERS = "expire_workers";
+    FINISH = "finish";
+    FLUSH = "flush";
+    FOLD = "fold";
+    FORGET = "forget";
+    GET = "get";
+    HELD_BY = "held_by";
+    HELD_CANCELS = "held_cancels";
+    INSERT = "insert";
+    INSERT_KEYED = "insert_keyed";
+    INSERT_ROWS = "insert_rows";
+    INSERT_TWINS = "insert_twins";
+    INSPECT_OVERDUE = "inspect_overdue";
+    INSPECT_SIZES = "inspect_sizes";
+    KEY_FIND = "key_find";
+    KEY_FREE = "key_free";
+    KEY_TAKE = "key_take";
+    KEY_TRY = "key_try";
+    KEY_WAIT = "key_wait";
+    KEYED = "keyed";
+    KIND_FIND = "kind_find";
+    KIND_MAKE = "kind_make";
+    KIND_NAMES = "kind_names";
+    LEAD = "lead";
+    LEAD_SET = "lead_set";
+    LEAVE = "leave";
+    LIST = "list";
+    LIST_DEFERRED = "list_deferred";
+    LIST_FATE = "list_fate";
+    LIST_FLOOR = "list_floor";
+    LOAD_CLASS = "load_class";
+    LOAD_ONE = "load_one";
+    LOCK_ALL = "lock_all";
+    MISPLACED = "misplaced";
+    NOTIFY = "notify";
+    ORDER_QUEUE = "order_queue";
+    ORDER_WORKER = "order_worker";
+    PING = "ping";
+    PROGRESS = "progress";
+    PROMOTE = "promote";
+    PROMOTE_NEXT = "promote_next";
+    PRUNE_DONE = "prune_done";
+    PRUNE_FATES = "prune_fates";
+    PRUNE_NEXT = "prune_next";
+    PUT_DEFERRED = "put_deferred";
+    PUT_DELTA = "put_delta";
+    PUT_FATE = "put_fate";
+    PUT_READY = "put_ready";
+    QUEUE_FIND = "queue_find";
+    QUEUE_MAKE = "queue_make";
+    QUEUE_NAMES = "queue_names";
+    QUEUES = "queues";
+    RESERVE = "reserve";
+    ROW = "row";
+    SAVE = "save";
+    SAVE_LOCK = "save_lock";
+    SAVE_REMOVE = "save_remove";
+    SCHEMA_EXISTS = "schema_exists";
+    SCHEMA_LOCK = "schema_lock";
+    SCHEMA_MAKE = "schema_make";
+    SCHEMA_VERSION = "schema_version";
+    SCHEMA_VERSION_SET = "schema_version_set";
+    STAMPS = "stamps";
+    TAKE = "take";
+    TAKE_DONE = "take_done";
+    TAKE_HELD = "take_held";
+    TAKE_READY = "take_ready";
+    TEND_CANCELS = "tend_cancels";
+    TEND_KEYS = "tend_keys";
+    TEND_VACUUM = "tend_vacuum";
+    TERM_LOCK = "term_lock";
+    WAIT_PROBE = "wait_probe";
+    WORKERS = "workers";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_file_is_a_statement_and_every_statement_a_file() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql/postgres");
+        let files: BTreeSet<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        let named: BTreeSet<_> = ALL.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(files, named);
+    }
+}

@@ -1,0 +1,6 @@
+//! Private servers: real ones, started by the tests themselves, gone with the process that started
+//! them however it ends.
+
+pub mod postgres;
+
+pub use postgres::PostgresServer;
