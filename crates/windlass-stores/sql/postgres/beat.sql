@@ -1,7 +1,7 @@
 -- beat: registers a worker or renews everything that it holds; nothing for one that is gone.
 -- in: $1 the time in a test, or NULL, $2 id, $3 card, $4 lease_ms        out: number, run_order, now
 INSERT INTO worker AS x (id, card, started_at, beat_at, lease_until)
-SELECT $2::text, $3::text, t.now, t.now, least(t.now + $4::int8, 253402300799999)
+SELECT $2::text, $3::text, t.now, t.now, least(t.now + $4::int8, 253402128000000)
 FROM (SELECT clock($1::int8) AS now OFFSET 0) AS t
 ON CONFLICT (id) DO UPDATE
   SET card = excluded.card, beat_at = excluded.beat_at, lease_until = excluded.lease_until

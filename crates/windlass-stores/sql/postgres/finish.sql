@@ -26,7 +26,7 @@ cut AS (
 ),
 kept AS (
   INSERT INTO done (block, token, claimed_at, finished_at, retention_ms, expires_at, worker, offsets, took)
-  SELECT g.block, h.token, h.claimed_at, t.now, g.retention_ms, least(t.now + g.retention_ms, 253402300799999), h.worker,
+  SELECT g.block, h.token, h.claimed_at, t.now, g.retention_ms, least(t.now + g.retention_ms, 253402128000000), h.worker,
     ($9::int2[])[g.first : g.last], ($10::int4[])[g.first : g.last]
   FROM unnest($4::int8[], $5::int8[], $6::int4[], $7::int4[], $8::int8[]) AS g (token, block, first, last, retention_ms)
   JOIN held AS h ON h.token = g.token AND h.ok
