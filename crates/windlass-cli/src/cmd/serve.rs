@@ -1,6 +1,7 @@
 //! `windlass serve`: the HTTP API and upkeep, without a worker.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use windlass::core::config::{Config, Layer};
@@ -17,6 +18,9 @@ Examples:
   windlass serve
   windlass serve --store sqlite:/var/lib/windlass/tasks.db --port 9000
   windlass worker --store sqlite:/var/lib/windlass/tasks.db      (beside it, as many as you like)";
+
+/// A server that was killed a moment ago may still be letting go of its port.
+const PORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where to listen.
 #[derive(clap::Args)]
@@ -68,14 +72,23 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
 pub(super) async fn listen(config: &Config) -> Done<Listener> {
     allow_open_files();
     let address = SocketAddr::new(config.server.bind, config.server.port);
-    Listener::bind(address).await.map_err(|error| {
+    let patient_until = Instant::now() + PORT_PATIENCE;
+    loop {
+        let error = match Listener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) => error,
+        };
         let mut failure = Failure::from(error);
-        if failure.code != Code::Usage {
+        if failure.code == Code::Usage {
+            return Err(failure);
+        }
+        if Instant::now() >= patient_until {
             failure.code = Code::Error;
             failure.text.push_str("; `--port 0` takes any port that is free");
+            return Err(failure);
         }
-        failure
-    })
+        tokio::time::sleep(PORT_PATIENCE / 10).await;
+    }
 }
 
 /// Each connection is an open file, and many systems allow 1,024 unless more is asked for.
