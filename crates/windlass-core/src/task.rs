@@ -237,6 +237,37 @@ impl NewTask {
     }
 }
 
+impl NewTask {
+    /// The record of this task as it is when a store has just taken it.
+    pub fn into_record(self, now: Timestamp) -> TaskRecord {
+        let run_at = self.when.due(now);
+        TaskRecord {
+            id: self.id,
+            kind: self.kind,
+            queue: self.queue,
+            priority: self.priority,
+            state: if run_at.is_some() { State::Scheduled } else { State::Pending },
+            payload: self.payload,
+            spec: self.spec,
+            idempotency_key: self.idempotency_key,
+            attempts: 0,
+            crashes: 0,
+            epoch: None,
+            worker: None,
+            is_cancel_requested: false,
+            result: None,
+            progress: None,
+            created_at: now,
+            updated_at: now,
+            run_at,
+            claimed_at: None,
+            started_at: None,
+            finished_at: None,
+            history: History::default(),
+        }
+    }
+}
+
 impl Spec {
     fn validate(&self) -> Result<()> {
         if self.max_retries > limits::BUDGET_MAX || self.max_crashes > limits::BUDGET_MAX {

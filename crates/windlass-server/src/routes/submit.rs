@@ -16,7 +16,7 @@ use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
 use crate::wire::Json;
 use crate::wire::submit::{FromHeaders, read};
-use crate::wire::task::{Task, as_submitted};
+use crate::wire::task::Task;
 
 /// Most tasks of one batch.
 const ITEMS_MAX: usize = 10_000;
@@ -138,7 +138,10 @@ async fn submit(
         let (id, is_new) = placed.next().expect("each task that was stored has an answer")?;
         let payload = task.payload.clone();
         let record = records.remove(&id);
-        let mut record = record.unwrap_or_else(|| as_submitted(id, task, SystemClock.now()));
+        // Stored, and not to be read back: gone already, or the store has gone away since. To say that
+        // the submit failed would have it repeated.
+        let as_sent = || NewTask { id, ..task }.into_record(SystemClock.now());
+        let mut record = record.unwrap_or_else(as_sent);
         if is_new {
             record.payload = payload;
         }

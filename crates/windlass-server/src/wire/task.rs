@@ -7,9 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use windlass_core::task::Progress;
-use windlass_core::{
-    Epoch, NewTask, Priority, State, Tag, TaskId, TaskRecord, Timestamp, When, WorkerId,
-};
+use windlass_core::{Epoch, Priority, State, Tag, TaskId, TaskRecord, Timestamp, WorkerId};
 
 use super::Seconds;
 
@@ -100,38 +98,5 @@ fn open(bytes: &[u8]) -> (Option<&RawValue>, Option<String>) {
     match serde_json::from_slice::<&RawValue>(bytes) {
         Ok(json) => (Some(json), None),
         Err(_) => (None, Some(STANDARD.encode(bytes))),
-    }
-}
-
-/// The record of a task that was stored a moment ago and cannot be read back: it is gone already, or
-/// the store has gone away since. To say that the submit failed would have it repeated.
-pub(crate) fn as_submitted(id: TaskId, task: NewTask, now: Timestamp) -> TaskRecord {
-    let run_at = match task.when {
-        When::Now => None,
-        When::After(_) | When::At(_) => task.when.due(now),
-    };
-    TaskRecord {
-        id,
-        kind: task.kind,
-        queue: task.queue,
-        priority: task.priority,
-        state: if run_at.is_some() { State::Scheduled } else { State::Pending },
-        payload: task.payload,
-        spec: task.spec,
-        idempotency_key: task.idempotency_key,
-        attempts: 0,
-        crashes: 0,
-        epoch: None,
-        worker: None,
-        is_cancel_requested: false,
-        result: None,
-        progress: None,
-        created_at: now,
-        updated_at: now,
-        run_at,
-        claimed_at: None,
-        started_at: None,
-        finished_at: None,
-        history: windlass_core::history::History::default(),
     }
 }

@@ -5,7 +5,7 @@ use windlass_core::unique::{
     Exit, OnConflict, Unique, UniqueScope, fingerprint, held_until, idempotency_digest,
     unique_digest,
 };
-use windlass_core::{Error, ErrorKind, NewTask, State, TaskRecord};
+use windlass_core::{Error, ErrorKind, NewTask};
 
 use super::model::{Key, Model, Row, is_over};
 
@@ -61,8 +61,6 @@ impl Model {
             let until = held_until(hold, now);
             self.keys.insert(digest, Key { holder: task.id.clone(), until });
         }
-        let run_at = task.when.due(now);
-        let state = if run_at.is_some() { State::Scheduled } else { State::Pending };
         let row = Row {
             number: self.next_number(),
             unique,
@@ -72,30 +70,7 @@ impl Model {
             was_given_back: false,
             applied_epoch: None,
             expires_at: None,
-            record: TaskRecord {
-                id: task.id,
-                kind: task.kind,
-                queue: task.queue,
-                priority: task.priority,
-                state,
-                payload: task.payload,
-                spec: task.spec,
-                idempotency_key: task.idempotency_key,
-                attempts: 0,
-                crashes: 0,
-                epoch: None,
-                worker: None,
-                is_cancel_requested: false,
-                result: None,
-                progress: None,
-                created_at: now,
-                updated_at: now,
-                run_at,
-                claimed_at: None,
-                started_at: None,
-                finished_at: None,
-                history: Default::default(),
-            },
+            record: task.into_record(now),
         };
         self.put(row);
         Inserted::New
