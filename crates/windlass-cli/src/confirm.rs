@@ -13,13 +13,15 @@ pub(crate) async fn confirm(question: &str, is_sure: bool) -> Done {
         let text = format!("{question} Not without --yes, since nobody can be asked here");
         return Err(Failure::usage(text));
     }
-    eprint!("{question} [y/N] ");
+    let question = question.to_owned();
     let (tell, told) = tokio::sync::oneshot::channel();
     // A thread of its own, which the end of the process does not wait for: Ctrl-C must work.
     std::thread::spawn(move || {
         let mut answer = String::new();
-        let read =
-            std::io::stderr().flush().and_then(|()| std::io::stdin().lock().read_line(&mut answer));
+        let mut terminal = std::io::stderr();
+        let read = write!(terminal, "{question} [y/N] ")
+            .and_then(|()| terminal.flush())
+            .and_then(|()| std::io::stdin().lock().read_line(&mut answer));
         let _ = tell.send(read.map(|_| answer));
     });
     match told.await {

@@ -1,6 +1,8 @@
 //! The binary `windlass`. Commands live in `cmd`, one file each; what tasks a worker of the binary can
 //! run lives in `handlers`.
 
+#![deny(clippy::print_stderr, reason = "it panics where nobody reads; see `output::tell`")]
+
 mod caller;
 mod cmd;
 mod confirm;
@@ -17,6 +19,7 @@ use clap::Parser;
 
 use crate::cmd::Cli;
 use crate::exit::{Code, Failure};
+use crate::output::tell;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -48,7 +51,7 @@ fn end(outcome: exit::Done) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.text.is_empty() {
-                eprintln!("error: {failure}");
+                tell!("error: {failure}");
             }
             ExitCode::from(failure.code as u8)
         }
@@ -74,5 +77,7 @@ fn log_to_stderr(cli: &Cli) {
         .with_writer(std::io::stderr)
         .with_ansi(is_terminal && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
+        // It would complain on stderr, too, and panic.
+        .log_internal_errors(false)
         .try_init();
 }

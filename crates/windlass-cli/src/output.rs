@@ -11,6 +11,16 @@ use crate::cmd::Globals;
 use crate::exit::{Code, Done, Failure};
 use crate::table::Table;
 
+/// A line for the person at the terminal, on stderr. Nobody need be there to read it: a closed pipe is
+/// no reason to end.
+macro_rules! tell {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+pub(crate) use tell;
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -150,7 +160,7 @@ pub(crate) fn values(list: &List) -> Done<Vec<Value>> {
 
 fn tell_of_more(list: &List) {
     if let Some(cursor) = &list.next_cursor {
-        eprintln!("there is more: --cursor {cursor}, or --all");
+        tell!("there is more: --cursor {cursor}, or --all");
     }
 }
 

@@ -7,6 +7,7 @@ use windlass::core::config::{Config, Layer, Layered, is_misspelt, layered};
 
 use crate::cmd::Globals;
 use crate::exit::{Done, Failure};
+use crate::output::tell;
 
 /// The project's own settings.
 const PROJECT_FILE: &str = "windlass.toml";
@@ -57,7 +58,7 @@ impl Settings {
             std::env::vars_os().filter_map(text)
         };
         for (name, _) in variables().filter(|(name, _)| is_misspelt(name)) {
-            eprintln!("warning: {name} is no setting of windlass (see `windlass config show`)");
+            tell!("warning: {name} is no setting of windlass (see `windlass config show`)");
         }
         layers.extend(Layer::of_environment(variables())?);
         layers.extend(flags);

@@ -3,6 +3,7 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Code, Done, Failure};
+use crate::output::tell;
 
 /// Both signals, listened for from the moment this is made.
 pub(crate) struct Signals {
@@ -48,7 +49,7 @@ pub(crate) async fn until_signalled(
         outcome = &mut work => return outcome,
         () = signals.next() => stop.cancel(),
     }
-    eprintln!("stopping; once more to stop at once");
+    tell!("stopping; once more to stop at once");
     tokio::select! {
         outcome = work => outcome,
         () = signals.next() => Err(Failure::new(Code::Interrupted, "stopped at once")),

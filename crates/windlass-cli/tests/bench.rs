@@ -109,7 +109,8 @@ fn an_interrupted_bench_leaves_nothing_behind() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("cargo has built the binary");
-    // The first line is printed after its folder was made.
+    // The first line is printed after its folder was made. Then nobody reads on: the end must not
+    // depend on that.
     let mut line = String::new();
     let output = child.stderr.take().expect("the output is piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("a line");

@@ -158,6 +158,6 @@ fn worker(place: &Place, arguments: &[&str]) -> Child {
         line.clear();
         assert!(log.read_line(&mut line).expect("text") > 0, "it ended: {:?}", child.wait());
     }
-    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    // Nobody reads on: a worker whose log goes nowhere works on, and ends in good order.
     child
 }

@@ -9,6 +9,7 @@ use super::worker::concurrency;
 use crate::caller::{Access, client};
 use crate::exit::Done;
 use crate::handlers;
+use crate::output::tell;
 use crate::settings::Settings;
 use crate::signals::until_signalled;
 
@@ -65,7 +66,7 @@ fn greet(settings: &Settings, listener: &Listener) {
     // By the name under which it was started: after `cargo run` there is no `windlass` on the path.
     let windlass = std::env::args().next().unwrap_or_else(|| String::from("windlass"));
     let api = format!("{url}/api/v1/tasks");
-    eprintln!(
+    tell!(
         "\
 windlass runs at {url} on {store}
 

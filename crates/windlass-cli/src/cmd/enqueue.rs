@@ -12,7 +12,7 @@ use super::filters::span;
 use super::{Desk, wait};
 use crate::caller::{Access, Answer, Caller, lenient};
 use crate::exit::{Code, Done, Failure};
-use crate::output::{Format, one_line};
+use crate::output::{Format, one_line, tell};
 use crate::settings::read_bounded;
 use crate::table::{grouped, plain};
 
@@ -120,7 +120,7 @@ async fn one(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Done
         let task = answer.value()?;
         let id = task["id"].as_str().unwrap_or_default();
         // Known before the wait, which may be interrupted.
-        eprintln!("waiting for task {}", plain(id));
+        tell!("waiting for task {}", plain(id));
         return wait::and_show(desk, caller, id, args.wait_timeout).await;
     }
     desk.output.object(&answer, |task, style| {

@@ -10,6 +10,7 @@ use windlass_server::{App, Listener};
 use super::Globals;
 use crate::caller::{Access, client};
 use crate::exit::{Code, Done, Failure};
+use crate::output::tell;
 use crate::settings::Settings;
 use crate::signals::until_signalled;
 
@@ -60,7 +61,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         let listener = listen(&settings.config).await?;
         let client = client(&settings, Access::Write).await?;
         let upkeep = client.upkeep().start();
-        eprintln!("windlass serves http://{} on {}", listener.address(), settings.store_shown());
+        tell!("windlass serves http://{} on {}", listener.address(), settings.store_shown());
         let served = listener.serve(App::new(client), stop.clone().cancelled_owned()).await;
         upkeep.stop().await?;
         Ok(served?)

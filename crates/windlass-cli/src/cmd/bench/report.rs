@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::exit::Done;
-use crate::output::{Format, Output};
+use crate::output::{Format, Output, tell};
 
 /// A disk that flushes faster than this does not flush.
 const FLUSH_US_MIN: u128 = 5;
@@ -36,7 +36,7 @@ impl Report {
         let flush_us = surroundings.fdatasync.as_micros();
         if output.format == Format::Table {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            eprintln!(
+            tell!(
                 "windlass {} · {} ({}), {} · payload {} bytes · fdatasync {flush_us} µs · {cores} cores",
                 env!("CARGO_PKG_VERSION"),
                 surroundings.store,
@@ -45,15 +45,13 @@ impl Report {
                 surroundings.payload_bytes,
             );
         } else {
-            eprintln!("{}, {}", surroundings.store, surroundings.place);
+            tell!("{}, {}", surroundings.store, surroundings.place);
         }
         if flush_us < FLUSH_US_MIN {
-            eprintln!(
-                "warning: flushing costs nothing here (memory?); durable figures mean nothing"
-            );
+            tell!("warning: flushing costs nothing here (memory?); durable figures mean nothing");
         }
         if cfg!(debug_assertions) {
-            eprintln!("warning: this is a debug build; measure with --release");
+            tell!("warning: this is a debug build; measure with --release");
         }
         Self { output, surroundings, bar: ProgressBar::hidden(), has_header: false }
     }
