@@ -101,6 +101,7 @@ impl Pool {
             Some(session) => session,
             None => Session::connect(&self.options, Purpose::Plain, |_| {}).await?,
         };
+        session.wait_patiently(false);
         Ok(Held { session, pool: self, _permit: permit })
     }
 
