@@ -94,7 +94,12 @@ impl PostgresServer {
 
     /// The URL of a schema in this server, through TCP.
     pub fn tcp_url(&self, schema: &str) -> String {
-        format!("postgres://{USER}@127.0.0.1:{}/postgres?schema={schema}", self.port)
+        self.url_through(self.port, schema)
+    }
+
+    /// The URL of a schema in this server, through a proxy on this port.
+    pub fn url_through(&self, port: u16, schema: &str) -> String {
+        format!("postgres://{USER}@127.0.0.1:{port}/postgres?schema={schema}")
     }
 
     /// A name for a schema that nobody in this process has used before.
