@@ -41,3 +41,19 @@ async fn no_hot_table_is_walked_through_as_a_whole() {
     }
     assert_eq!(scanned, [""; 0]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_may_make_a_schema_at_once() {
+    let server = PostgresServer::shared();
+    for _ in 0..5 {
+        let url = server.tcp_url(&PostgresServer::new_schema());
+        let open = |_| {
+            let url = url.clone();
+            tokio::spawn(async move { windlass_stores::open(&url).await.map(drop) })
+        };
+        let opening: Vec<_> = (0..8).map(open).collect();
+        for opened in opening {
+            opened.await.unwrap().unwrap();
+        }
+    }
+}
