@@ -105,6 +105,8 @@ pub struct Counts {
     pub deleted: usize,
     /// Runs that the store says were lost with their worker.
     pub crashes: usize,
+    /// The longest time in peace after which one of these was noticed.
+    pub recovery_ms_max: u64,
     /// Of these, runs of a process that nobody had touched: a machine too slow for the lease, or a
     /// fault; the log cannot tell.
     pub crashes_unexplained: usize,
@@ -125,6 +127,8 @@ pub struct Setting {
     pub backoff: Backoff,
     /// How long the drain may take after the last fault.
     pub drain_max: Duration,
+    /// How long a run of a dead worker may go unnoticed in peace.
+    pub recovery_max: Duration,
 }
 
 /// Judges the evidence.

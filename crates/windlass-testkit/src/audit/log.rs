@@ -86,6 +86,10 @@ pub enum Fact {
     ProcessTerminated { process: ProcessId },
     /// It has ended; no code when a signal ended it.
     ProcessDown { process: ProcessId, code: Option<i32> },
+    /// The server of the store is about to be stopped.
+    StoreStopped,
+    /// It answers again.
+    StoreBack,
     /// From here on nobody disturbs anything.
     FaultsOver,
     /// Nothing waits and nothing runs.
@@ -169,6 +173,8 @@ impl fmt::Display for Line {
             Fact::ProcessDown { process, code: None } => {
                 write!(f, "process-down {} signal", process.0)
             }
+            Fact::StoreStopped => f.write_str("store-stopped"),
+            Fact::StoreBack => f.write_str("store-back"),
             Fact::FaultsOver => f.write_str("faults-over"),
             Fact::Drained => f.write_str("drained"),
         }
@@ -230,6 +236,8 @@ fn parse(text: &str) -> Option<Line> {
         ["process-down", it, code] => {
             Fact::ProcessDown { process: process(it)?, code: Some(code.parse().ok()?) }
         }
+        ["store-stopped"] => Fact::StoreStopped,
+        ["store-back"] => Fact::StoreBack,
         ["faults-over"] => Fact::FaultsOver,
         ["drained"] => Fact::Drained,
         _ => return None,

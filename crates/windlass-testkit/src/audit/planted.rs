@@ -364,3 +364,31 @@ fn what_is_no_line_is_an_error() {
         assert!(Log::read([text]).is_err(), "{text}");
     }
 }
+
+#[test]
+fn a_crash_is_noticed_late_unless_the_store_was_away() {
+    let mut evidence = Evidence::of_a_good_life();
+    evidence.recovery_max = Duration::from_secs(2);
+    let violations = evidence.judge().violations;
+    let named: Vec<_> = violations.iter().map(|violation| violation.invariant).collect();
+    assert_eq!(named, [Invariant::Liveness], "{violations:#?}");
+    evidence.say(KILLED + 500, Fact::StoreStopped);
+    evidence.say(KILLED + 1_500, Fact::StoreBack);
+    let findings = evidence.judge();
+    assert_eq!((findings.violations, findings.counts.recovery_ms_max), (Vec::new(), 1_500));
+}
+
+#[test]
+fn an_outage_of_the_store_is_counted_as_a_crash() {
+    check(Invariant::BudgetsAreKept, |it| {
+        it.forget(|fact| matches!(fact, Fact::ProcessKilled { .. }));
+        for line in &mut it.lines {
+            if let Fact::ProcessDown { process: VICTIM, code } = &mut line.fact {
+                (line.at, *code) = (at(LATE), Some(0));
+            }
+        }
+        it.say(LATE, Fact::ProcessTerminated { process: VICTIM });
+        it.say(11_000, Fact::StoreStopped);
+        it.say(12_000, Fact::StoreBack);
+    });
+}

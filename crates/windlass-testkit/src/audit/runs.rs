@@ -1,6 +1,8 @@
-//! Epochs only grow (3), one valid lease at a time (4), nothing early (7), no run untold (12).
+//! Epochs only grow (3), one valid lease at a time (4), no crash for an outage (6), nothing early (7),
+//! no run untold (12), crashes noticed in time (19).
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use windlass_core::history::{self, Entry, Happening};
 use windlass_core::retry::Backoff;
@@ -8,6 +10,7 @@ use windlass_core::{TaskId, TaskRecord};
 
 use super::dump::Dump;
 use super::endings::CLOCK_SLACK;
+use super::log::Moment;
 use super::story::{Run, Story};
 use super::{Findings, Invariant, Setting};
 
@@ -22,7 +25,7 @@ pub(super) fn check(story: &Story, dump: &Dump, setting: &Setting, findings: &mu
         if let Some(record) = record {
             case.check_retries(record, findings);
             case.check_told(record, findings);
-            case.count_given_up(findings);
+            case.check_given_up(findings);
         }
         findings.counts.runs += runs.len();
         findings.counts.reruns += runs.len().saturating_sub(1);
@@ -152,7 +155,7 @@ impl Case<'_> {
         }
     }
 
-    fn count_given_up(&self, findings: &mut Findings) {
+    fn check_given_up(&self, findings: &mut Findings) {
         for entry in self.timeline {
             if entry.what == Happening::Released {
                 findings.counts.releases += 1;
@@ -162,17 +165,48 @@ impl Case<'_> {
             }
             findings.counts.crashes += 1;
             let epoch = entry.run.as_ref().map(|run| run.epoch);
-            let run = epoch.and_then(|epoch| self.runs.iter().find(|run| run.epoch == epoch));
-            let is_explained = |run: &Run| {
-                let at =
-                    super::Moment(u64::try_from(entry.at.as_millis()).unwrap_or(0) * 1_000_000);
-                self.story.may_have_lost(run, at, self.setting.lease)
-            };
             // Without a start nobody knows whose it was.
-            if run.is_some_and(|run| !is_explained(run)) {
-                findings.counts.crashes_unexplained += 1;
+            let run = epoch.and_then(|epoch| self.runs.iter().find(|run| run.epoch == epoch));
+            if let Some(run) = run {
+                let at = Moment(u64::try_from(entry.at.as_millis()).unwrap_or(0) * 1_000_000);
+                self.check_crash(run, at, findings);
             }
         }
+    }
+
+    /// A crash has a cause, which is not that the store was away, and is noticed in time.
+    fn check_crash(&self, run: &Run, noticed: Moment, findings: &mut Findings) {
+        let lease = self.setting.lease;
+        if !self.story.may_have_lost(run, noticed, lease) {
+            findings.counts.crashes_unexplained += 1;
+            if self.story.was_store_away(run.started, noticed) {
+                let what = format!("run {} is a crash, and only the store was away", run.epoch);
+                findings.accuse(Invariant::BudgetsAreKept, Some(self.id), what);
+            }
+            return;
+        }
+        let killed = self.story.processes.get(&run.process).and_then(|process| process.killed);
+        let Some(killed) = killed.filter(|killed| *killed <= noticed) else { return };
+        let peace = self.longest_peace(killed.max(run.started), noticed);
+        let peace_ms = u64::try_from(peace.as_millis()).unwrap_or(u64::MAX);
+        findings.counts.recovery_ms_max = findings.counts.recovery_ms_max.max(peace_ms);
+        if peace > self.setting.recovery_max {
+            let what = format!("run {} was lost and not missed for {peace:?} of peace", run.epoch);
+            findings.accuse(Invariant::Liveness, Some(self.id), what);
+        }
+    }
+
+    /// The longest time of a span in which nothing was disturbed.
+    fn longest_peace(&self, from: Moment, to: Moment) -> Duration {
+        let (mut longest_ns, mut quiet_from) = (0, from);
+        for (start, end) in self.story.disturbances() {
+            if start > to {
+                break;
+            }
+            longest_ns = longest_ns.max(start.0.saturating_sub(quiet_from.0));
+            quiet_from = quiet_from.max(end);
+        }
+        Duration::from_nanos(longest_ns.max(to.0.saturating_sub(quiet_from.0)))
     }
 }
 
