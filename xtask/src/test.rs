@@ -9,6 +9,8 @@ use crate::{Result, setup, shell};
 
 /// Tries of the power-cut torture that every test run pays for; `torture power-cut` does more.
 const POWER_CUT_TRIES: u32 = 3;
+/// And on PostgreSQL, where each takes longer.
+const POWER_CUT_TRIES_POSTGRES: u32 = 1;
 /// Kills per topology of the process torture that every test run pays for; `torture sqlite` does more.
 const SQLITE_KILLS: u32 = 4;
 /// Longest that their faults last; the drain after them takes about ten seconds more.
@@ -102,7 +104,11 @@ fn parse_result(line: &str) -> Option<Tally> {
 
 fn run_power_cut(args: &Args) -> Tally {
     let tries = POWER_CUT_TRIES.to_string();
-    run_torture(args, power_cut::obstacle, &["power-cut", "--tries", &tries])
+    let mut tally = run_torture(args, power_cut::obstacle, &["power-cut", "--tries", &tries]);
+    let tries = POWER_CUT_TRIES_POSTGRES.to_string();
+    let words = ["power-cut", "--store", "postgres", "--tries", &tries];
+    tally += run_torture(args, power_cut::obstacle, &words);
+    tally
 }
 
 fn run_sqlite(args: &Args) -> Tally {
