@@ -110,6 +110,10 @@ pub struct Counts {
     /// Of these, runs of a process that nobody had touched: a machine too slow for the lease, or a
     /// fault; the log cannot tell.
     pub crashes_unexplained: usize,
+    /// Runs that the store says took too long.
+    pub timeouts: usize,
+    /// Runs that the store says were put off by their handlers.
+    pub snoozes: usize,
     /// Runs that the store says were given back.
     pub releases: usize,
     /// Pairs of runs of one task at one time, after the earlier one's worker was killed or stopped.
@@ -125,6 +129,8 @@ pub struct Setting {
     pub lease: Duration,
     /// The backoff of tasks that bring none.
     pub backoff: Backoff,
+    /// How long a handler that snoozes waits.
+    pub snooze: Duration,
     /// How long the drain may take after the last fault.
     pub drain_max: Duration,
     /// How long a run of a dead worker may go unnoticed in peace.

@@ -50,8 +50,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// After a crash and in peace: the lease, a sweep and 5 s; with the defaults that is 25 s.
 const RECOVERY_MAX: Duration = Duration::from_secs(3 + 1 + 5);
 /// After the faults: a lost task is back after lease, sweep and 5 s; then it may run for up to 6 s
-/// and fail and wait for its retries.
-const DRAIN_BASE: Duration = Duration::from_secs(3 + 1 + 5 + 12);
+/// and fail and wait for its retries, or be put off by its handler.
+const DRAIN_BASE: Duration = Duration::from_secs(3 + 1 + 5 + 12 + 10);
 /// And this for each task that is left, on a machine that also does other things.
 const DRAIN_PER_TASK: Duration = Duration::from_millis(150);
 /// And this for each that has crashed before: it may be the cause, so it has to wait for others of
@@ -215,6 +215,7 @@ impl Attack {
         let setting = Setting {
             lease: LEASE,
             backoff: Config::default().task.retry,
+            snooze: handler::SNOOZE,
             drain_max,
             recovery_max: RECOVERY_MAX,
         };

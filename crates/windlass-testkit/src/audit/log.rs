@@ -49,6 +49,7 @@ pub enum Outcome {
     Completed { result: Digest },
     Failed,
     Discarded,
+    Snoozed,
 }
 
 /// Something that was seen. A key names a submit and everything that repeats it; each key has a
@@ -161,6 +162,7 @@ impl fmt::Display for Line {
                 }
                 Outcome::Failed => write!(f, "run-ended {id} {epoch} failed"),
                 Outcome::Discarded => write!(f, "run-ended {id} {epoch} discarded"),
+                Outcome::Snoozed => write!(f, "run-ended {id} {epoch} snoozed"),
             },
             Fact::ProcessUp { process, role } => write!(f, "process-up {} {role}", process.0),
             Fact::ProcessKilled { process } => write!(f, "process-killed {}", process.0),
@@ -224,6 +226,7 @@ fn parse(text: &str) -> Option<Line> {
                 ["completed", result] => Outcome::Completed { result: Digest(result.into()) },
                 ["failed"] => Outcome::Failed,
                 ["discarded"] => Outcome::Discarded,
+                ["snoozed"] => Outcome::Snoozed,
                 _ => return None,
             },
         },

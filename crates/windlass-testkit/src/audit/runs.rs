@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use windlass_core::history::{self, Entry, Happening};
 use windlass_core::retry::Backoff;
-use windlass_core::{TaskId, TaskRecord};
+use windlass_core::{State, TaskId, TaskRecord};
 
 use super::dump::Dump;
 use super::endings::CLOCK_SLACK;
 use super::log::Moment;
 use super::story::{Run, Story};
 use super::{Findings, Invariant, Setting};
+
+/// A busy machine may take this long to end what has run for too long.
+const TIMEOUT_SLACK: Duration = Duration::from_secs(2);
 
 pub(super) fn check(story: &Story, dump: &Dump, setting: &Setting, findings: &mut Findings) {
     for (id, runs) in &story.runs {
@@ -24,6 +27,7 @@ pub(super) fn check(story: &Story, dump: &Dump, setting: &Setting, findings: &mu
         case.check_first_start(findings);
         if let Some(record) = record {
             case.check_retries(record, findings);
+            case.check_timeouts(record, findings);
             case.check_told(record, findings);
             case.check_given_up(findings);
         }
@@ -111,20 +115,40 @@ impl Case<'_> {
     /// after the claim: no slack is needed.
     fn check_retries(&self, record: &TaskRecord, findings: &mut Findings) {
         let backoff = record.spec.extras.backoff.unwrap_or(self.setting.backoff);
-        let failures = self.timeline.iter().filter(|entry| entry.what == Happening::Failed);
-        for entry in failures {
-            let Some(failed) = &entry.run else { continue };
-            let pause = backoff.nominal(failed.attempt).mul_f64(1.0 - jitter(&backoff));
-            let due = entry.at.after(pause);
+        for entry in self.timeline {
+            let Some(ended) = &entry.run else { continue };
+            let pause = match entry.what {
+                Happening::Failed | Happening::TimedOut => {
+                    backoff.nominal(ended.attempt).mul_f64(1.0 - jitter(&backoff))
+                }
+                Happening::Snoozed => self.setting.snooze,
+                _ => continue,
+            };
             // What was rounded up there may have been rounded down here.
-            let due = due.as_millis() - 1;
-            let next = self.runs.iter().filter(|run| run.epoch > failed.epoch);
+            let due = entry.at.after(pause).as_millis() - 1;
+            let next = self.runs.iter().filter(|run| run.epoch > ended.epoch);
             for run in next.filter(|run| run.started.timestamp().as_millis() < due) {
                 let what = format!(
-                    "run {} started before the backoff of run {} was over",
-                    run.epoch, failed.epoch
+                    "run {} started before the pause after run {} was over",
+                    run.epoch, ended.epoch
                 );
                 findings.accuse(Invariant::NeverEarly, Some(self.id), what);
+            }
+        }
+    }
+
+    /// No handler that went on for longer than it may is believed. (One that does not hear that its
+    /// worker gives it up, since that is paused, may come to its end.)
+    fn check_timeouts(&self, record: &TaskRecord, findings: &mut Findings) {
+        for run in self.runs {
+            let Some((ended, _)) = run.ended else { continue };
+            let took = Duration::from_nanos(ended.0.saturating_sub(run.started.0));
+            let is_believed = record.epoch == Some(run.epoch)
+                && record.state == State::Completed
+                && !self.story.may_have_lost(run, ended, self.setting.lease);
+            if is_believed && took > record.spec.timeout + TIMEOUT_SLACK {
+                let what = format!("run {} took {took:?} and was believed", run.epoch);
+                findings.accuse(Invariant::BudgetsAreKept, Some(self.id), what);
             }
         }
     }
@@ -157,13 +181,17 @@ impl Case<'_> {
 
     fn check_given_up(&self, findings: &mut Findings) {
         for entry in self.timeline {
-            if entry.what == Happening::Released {
-                findings.counts.releases += 1;
+            let counts = &mut findings.counts;
+            match entry.what {
+                Happening::Released => counts.releases += 1,
+                Happening::TimedOut => counts.timeouts += 1,
+                Happening::Snoozed => counts.snoozes += 1,
+                Happening::Crashed => counts.crashes += 1,
+                _ => {}
             }
             if entry.what != Happening::Crashed {
                 continue;
             }
-            findings.counts.crashes += 1;
             let epoch = entry.run.as_ref().map(|run| run.epoch);
             // Without a start nobody knows whose it was.
             let run = epoch.and_then(|epoch| self.runs.iter().find(|run| run.epoch == epoch));

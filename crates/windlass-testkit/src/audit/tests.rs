@@ -257,6 +257,7 @@ impl Evidence {
         let setting = Setting {
             lease: Duration::from_secs(3),
             backoff: Backoff::default(),
+            snooze: Duration::from_secs(10),
             drain_max: Duration::from_secs(10),
             recovery_max: self.recovery_max,
         };
