@@ -7,8 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::store::{Beat, GetParams, Parts, Reservation, WorkerCard};
-use windlass_core::{State, Store, TaskId, WorkerId};
+use windlass_core::store::{
+    Action, Beat, ChangeParams, GetParams, Parts, Reservation, Target, WorkerCard,
+};
+use windlass_core::{State, Store, TaskId, WorkerId, history};
 use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
 use windlass_testkit::PostgresServer;
 use windlass_testkit::draft::{draft, queue};
@@ -92,4 +94,36 @@ async fn a_claim_passes_by_what_somebody_else_takes_at_this_moment() {
     assert!(claimed.is_empty(), "{claimed:?}");
     stage.other.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(stage.store.claim(claim_of(&stage.worker, 5)).await.unwrap().tasks.len(), 1);
+}
+
+/// What a claim does, by hand.
+const CLAIM: &str = "WITH gone AS (DELETE FROM ready RETURNING *)
+    INSERT INTO lease (token, claimed_at, worker, los, positions, sinces, ranges)
+    SELECT nextval('token_seq') * 2, clock(NULL), w.number, ARRAY[g.lo], ARRAY[g.position],
+        ARRAY[g.since], int8multirange(int8range(g.lo, g.hi, '[]'))
+    FROM gone AS g CROSS JOIN worker AS w";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_that_waited_for_a_claim_is_told_after_it() {
+    let stage = Stage::set().await;
+    stage.other.batch_execute("BEGIN; SELECT FROM ready FOR UPDATE").await.unwrap();
+    let params = ChangeParams {
+        target: Target::Tasks(vec![stage.task.clone()]),
+        action: Action::Cancel,
+        only_in: Vec::new(),
+        by: None,
+    };
+    let store = Arc::clone(&stage.store);
+    let cancelling = tokio::spawn(async move { store.change(params).await });
+    stage.somebody_waits().await;
+    // The clock of the store goes on meanwhile.
+    stage.other.batch_execute("SELECT pg_sleep(0.02)").await.unwrap();
+    stage.other.batch_execute(CLAIM).await.unwrap();
+    stage.other.batch_execute("COMMIT").await.unwrap();
+    cancelling.await.unwrap().unwrap();
+    let params = GetParams { ids: vec![stage.task.clone()], parts: Parts::ALL };
+    let record = stage.store.get(params).await.unwrap().remove(0).unwrap();
+    assert!(record.is_cancel_requested, "{record:#?}");
+    let timeline = history::timeline(&record);
+    assert!(timeline.is_sorted_by_key(|entry| entry.at), "{timeline:#?}");
 }
