@@ -10,6 +10,7 @@ use windlass_core::{Error, ErrorKind, Result};
 
 use super::error::{During, classify};
 use super::options::PostgresOptions;
+use super::pooled::Pooled;
 use super::tls;
 
 /// The values of a statement.
@@ -34,6 +35,7 @@ pub(super) enum Purpose {
 pub(super) struct Session {
     pub(super) client: Client,
     statements: Mutex<HashMap<&'static str, Statement>>,
+    pooled: Option<Pooled>,
 }
 
 impl Session {
@@ -75,16 +77,28 @@ impl Session {
             }
             heard(None);
         });
-        client.batch_execute(&settings(options, purpose)).await.during(name)?;
-        Ok(Self { client, statements: Mutex::default() })
+        let settings = settings(options, purpose);
+        let pooled = options.is_pooled.then(|| Pooled::new(&settings));
+        if pooled.is_none() {
+            client.batch_execute(&settings).await.during(name)?;
+        }
+        Ok(Self { client, statements: Mutex::default(), pooled })
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
+    /// Sees to it that a statement can be sent without waiting for anything.
+    pub(super) async fn prepare(&self, text: &'static str) -> Result<()> {
+        match &self.pooled {
+            Some(_) => Ok(()),
+            None => self.statement(text).await.map(drop),
+        }
+    }
+
     /// A statement, prepared once per connection.
-    pub(super) async fn statement(&self, text: &'static str) -> Result<Statement> {
+    async fn statement(&self, text: &'static str) -> Result<Statement> {
         if let Some(statement) = self.statements.lock().get(text) {
             return Ok(statement.clone());
         }
@@ -96,8 +110,14 @@ impl Session {
 
     /// Runs a statement and reads all of its rows.
     pub(super) async fn all(&self, text: &'static str, values: Values<'_>) -> Result<Vec<Row>> {
-        let statement = self.statement(text).await?;
-        self.client.query(&statement, values).await.map_err(|cause| classify(named(text), cause))
+        let rows = match &self.pooled {
+            Some(pooled) => pooled.all(&self.client, text, values).await,
+            None => {
+                let statement = self.statement(text).await?;
+                self.client.query(&statement, values).await
+            }
+        };
+        rows.map_err(|cause| classify(named(text), cause))
     }
 
     /// Runs a statement that returns at most one row.
@@ -107,13 +127,22 @@ impl Session {
 
     /// Runs a statement that returns nothing; answers how many rows it changed.
     pub(super) async fn execute(&self, text: &'static str, values: Values<'_>) -> Result<u64> {
-        let statement = self.statement(text).await?;
-        self.client.execute(&statement, values).await.map_err(|cause| classify(named(text), cause))
+        let count = match &self.pooled {
+            Some(pooled) => pooled.execute(&self.client, text, values).await,
+            None => {
+                let statement = self.statement(text).await?;
+                self.client.execute(&statement, values).await
+            }
+        };
+        count.map_err(|cause| classify(named(text), cause))
     }
 
     /// Begins, commits or rolls back.
     pub(super) async fn control(&self, step: &'static str) -> Result<()> {
-        self.client.batch_execute(step).await.during(step)
+        let Some(pooled) = &self.pooled else {
+            return self.client.batch_execute(step).await.during(step);
+        };
+        pooled.control(&self.client, step).await.during(step)
     }
 }
 
@@ -126,6 +155,7 @@ fn refused(cause: tokio_postgres::Error) -> Error {
     Error::new(kind, "connect to postgres").because(cause)
 }
 
+/// What is set for a session, or for each transaction behind a pooler.
 fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
     let schema = options.schema.replace('"', "\"\"");
     let commit = if options.is_durable && purpose != Purpose::News { "on" } else { "off" };
