@@ -40,7 +40,7 @@ mod within;
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -97,7 +97,7 @@ struct Shared {
     kinds: Names,
     block: Mutex<insert::Block>,
     /// Tells the schema from any other, once it was asked.
-    identity: OnceLock<String>,
+    identity: Mutex<Option<String>>,
     /// How many ranges the next claim had better lock.
     claim_ranges: AtomicI64,
     chores: Mutex<prune::Chores>,
@@ -112,10 +112,10 @@ impl PostgresStore {
         let store = Self::on(Arc::new(options), Arc::new(Wakes::new(|| {})));
         let shared = Arc::clone(&store.shared);
         to_the_end(async move {
-            let held = shared.pool.get().await?;
-            let migrated = migrate::migrate(&held.session, &shared.options).await;
-            held.back();
-            migrated
+            let session = Session::connect(&shared.options, Purpose::Plain, |_| {}).await?;
+            migrate::migrate(&session, &shared.options).await?;
+            shared.pool.adopt(session);
+            Ok(())
         })
         .await?;
         Ok(store)
@@ -124,21 +124,20 @@ impl PostgresStore {
     /// A handle with connections of its own, made when they are needed.
     fn on(options: Arc<PostgresOptions>, wakes: Arc<Wakes>) -> Self {
         let salt = digest::schema_salt(&options.schema);
-        let link = |purpose| Link::new(Arc::clone(&options), purpose);
-        let shared = Arc::new_cyclic(|this| Shared {
+        let shared = Arc::new_cyclic(|this: &Weak<Shared>| Shared {
             this: this.clone(),
             name: Uuid::new_v4().simple().to_string(),
             salt,
             channel: format!("windlass_{:016x}", salt.cast_unsigned()),
-            submits: link(Purpose::Hot),
-            work: link(Purpose::Hot),
-            telling: link(Purpose::News),
+            submits: Link::new(Arc::clone(&options), Purpose::Hot, forgetting(this)),
+            work: Link::new(Arc::clone(&options), Purpose::Hot, forgetting(this)),
+            telling: Link::new(Arc::clone(&options), Purpose::News, || {}),
             pool: Pool::new(Arc::clone(&options)),
             patient: Pool::new(Arc::clone(&options)),
             queues: Names::of_queues(),
             kinds: Names::of_kinds(),
             block: Mutex::default(),
-            identity: OnceLock::new(),
+            identity: Mutex::default(),
             claim_ranges: AtomicI64::new(16),
             chores: Mutex::default(),
             hints: hints::Hints::default(),
@@ -156,6 +155,20 @@ impl PostgresStore {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         to_the_end(work(Arc::clone(&self.shared))).await
+    }
+}
+
+/// Forgets what was learned over an earlier connection: the next may lead to a database that was
+/// restored or made anew, where names and numbers are others.
+fn forgetting(this: &Weak<Shared>) -> impl Fn() + Send + Sync + 'static {
+    let this = this.clone();
+    move || {
+        if let Some(shared) = this.upgrade() {
+            shared.queues.forget();
+            shared.kinds.forget();
+            *shared.block.lock() = insert::Block::default();
+            *shared.identity.lock() = None;
+        }
     }
 }
 
@@ -282,7 +295,11 @@ impl Store for PostgresStore {
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
         let mark = self.shared.wakes.mark();
-        let tasks = self.run(|shared| async move { shared.claim(&params).await }).await?;
+        let claiming = self.run(|shared| async move {
+            let session = shared.work.session().await?;
+            shared.claim(&session, &params).await
+        });
+        let tasks = claiming.await?;
         Ok(Claim { tasks, mark })
     }
 

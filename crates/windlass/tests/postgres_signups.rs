@@ -18,7 +18,7 @@ use windlass_testkit::PostgresServer;
 use windlass_testkit::fleet::SHORT_LEASE;
 
 /// How many sign up; `WINDLASS_SIGNUPS` says otherwise.
-const SIGNUPS: i64 = 2_000;
+const SIGNUPS: i64 = 1_500;
 /// Transactions at once.
 const CONNECTIONS: usize = 16;
 /// Longest until everything has run, the leases of the killed included.

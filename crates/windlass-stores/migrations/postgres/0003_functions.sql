@@ -219,7 +219,7 @@ END $$;
 
 -- Completes one task in the caller's transaction. It must have a lease of its own (detach.sql), so that nobody
 -- but those who want this task waits for that transaction. `asked`: identity, told, token (of that lease), epoch,
--- seq, took_ms, retention_ms. Tells `completed`, `lost`, `invisible` when the lease is younger than the snapshot of the
+-- seq, took_ms, retention_ms, has_output. Tells `completed`, `lost`, `invisible` when the lease is younger than the snapshot of the
 -- transaction, or `elsewhere`.
 CREATE FUNCTION complete(asked jsonb, output bytea, OUT outcome text)
 LANGUAGE plpgsql SECURITY DEFINER
@@ -231,7 +231,8 @@ DECLARE
   now_ms int8;
 BEGIN
   SELECT * INTO a FROM jsonb_to_record(asked) AS r (
-    identity text, told int8, token int8, epoch int8, seq int8, took_ms int4, retention_ms int8
+    identity text, told int8, token int8, epoch int8, seq int8, took_ms int4, retention_ms int8,
+    has_output bool
   );
   PERFORM 1 FROM identity AS x WHERE x.one = 1 AND x.id = a.identity;
   IF NOT FOUND THEN outcome := 'elsewhere'; RETURN; END IF;
@@ -258,8 +259,10 @@ BEGIN
       a.seq >> 10, a.epoch, held.claimed_at, now_ms, a.retention_ms, least(now_ms + least(a.retention_ms, 253402128000000), 253402128000000),
       held.worker, ARRAY[(a.seq & 1023)::int2], ARRAY[a.took_ms]
     );
-  INSERT INTO result (seq, output) VALUES (a.seq, complete.output)
-    ON CONFLICT (seq) DO UPDATE SET output = excluded.output;
+  IF a.has_output THEN
+    INSERT INTO result (seq, output) VALUES (a.seq, complete.output)
+      ON CONFLICT (seq) DO UPDATE SET output = excluded.output;
+  END IF;
   DELETE FROM uniq AS x WHERE x.digest = kept.unique_digest AND x.seq = a.seq;
   PERFORM count_state(kept.queue, kept.priority, 2, -1), count_state(kept.queue, kept.priority, 4, 1);
   outcome := 'completed';

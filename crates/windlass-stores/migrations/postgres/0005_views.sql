@@ -176,9 +176,11 @@ CROSS JOIN LATERAL (SELECT CASE WHEN r.extras <> '' THEN as_jsonb(r.extras) END 
 WHERE r.expires_at IS NULL OR r.expires_at > (SELECT clock(NULL));
 
 -- One task, by its id; quick.
-CREATE FUNCTION task(id text) RETURNS SETOF tasks LANGUAGE sql STABLE AS $$
-  SELECT t.* FROM tasks AS t WHERE t.seq = seq_of($1) AND t.id = $1
-$$;
+CREATE FUNCTION task(id text) RETURNS SETOF tasks LANGUAGE sql STABLE
+-- Read here, under this search path, and not when it is called; so it also stays open to the planner.
+BEGIN ATOMIC
+  SELECT t.* FROM tasks AS t WHERE t.seq = seq_of(task.id) AND t.id = task.id;
+END;
 
 -- How many tasks are in each state, by queue and priority; quick however many there are.
 CREATE VIEW counts AS

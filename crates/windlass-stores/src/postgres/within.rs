@@ -103,6 +103,7 @@ impl PostgresStore {
             "seq": id.seq,
             "took_ms": took.unwrap_or(-1),
             "retention_ms": duration::as_millis_ceil(completion.retention),
+            "has_output": completion.next.result.is_some(),
         });
         let output = completion.next.result.clone().unwrap_or_default();
         let statement = self.shared.within(sql::WITHIN_COMPLETE);
@@ -129,8 +130,8 @@ impl Shared {
         let id = Id::of(&task.id).ok_or_else(|| Error::corrupt("an id of no number"))?;
         let session = self.submits.session().await?;
         let (queue, kind) = (task.queue.as_str(), task.kind.as_str());
-        self.queues.learn(&session, std::iter::once(queue)).await?;
-        self.kinds.learn(&session, std::iter::once(kind)).await?;
+        let queues = self.queues.learn(&session, std::iter::once(queue)).await?;
+        let kinds = self.kinds.learn(&session, std::iter::once(kind)).await?;
         let unknown = || Error::corrupt("a name was made and is not there");
         let unique = task.unique.as_ref();
         let unique_for_ms = unique.and_then(|unique| match unique.hold {
@@ -148,8 +149,8 @@ impl Shared {
             "told": self.options.told_time(),
             "seq": id.seq,
             "stamp": id.stamp,
-            "queue": self.queues.id(queue).ok_or_else(unknown)?,
-            "kind": self.kinds.id(kind).ok_or_else(unknown)?,
+            "queue": queues.id(queue).ok_or_else(unknown)?,
+            "kind": kinds.id(kind).ok_or_else(unknown)?,
             "queue_name": queue,
             "kind_name": kind,
             "priority": task.priority.as_number(),
@@ -172,14 +173,15 @@ impl Shared {
 
     /// Tells this schema from any other.
     async fn identity(&self) -> Result<String> {
-        if let Some(known) = self.identity.get() {
-            return Ok(known.clone());
+        if let Some(known) = self.identity.lock().clone() {
+            return Ok(known);
         }
         let session = self.submits.session().await?;
         let row = session.one(sql::IDENTITY, &[]).await?;
         let told: String =
             row.map(|row| row.get(0)).ok_or_else(|| Error::corrupt("no identity"))?;
-        Ok(self.identity.get_or_init(|| told).clone())
+        *self.identity.lock() = Some(told.clone());
+        Ok(told)
     }
 
     fn refused(&self, operation: &str, outcome: Option<&str>) -> Error {
