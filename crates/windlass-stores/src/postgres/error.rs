@@ -69,6 +69,12 @@ pub(super) fn is_lock_timeout(error: &Error) -> bool {
     code(error).is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE)
 }
 
+/// What is told of a task whose key is in someone's open transaction.
+pub(super) fn key_busy() -> Error {
+    let text = "a key of the task is in a transaction that is still open";
+    Error::new(ErrorKind::Unavailable, text).reason_is(Reason::KeyBusy)
+}
+
 /// Adds the operation to a result of the driver.
 pub(super) trait During<T> {
     /// Names what was being done.

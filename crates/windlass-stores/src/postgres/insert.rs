@@ -11,14 +11,13 @@ use bytes::Bytes;
 use windlass_core::store::{Inserted, Reservation};
 use windlass_core::unique::{Exit, Hold, KeyDigest, OnConflict, Unique, fingerprint, held_until};
 use windlass_core::{
-    Clock as _, Error, ErrorKind, NewTask, Reason, Result, State, SystemClock, TaskId, Timestamp,
-    duration,
+    Clock as _, Error, ErrorKind, NewTask, Result, State, SystemClock, TaskId, Timestamp, duration,
 };
 
 use super::Shared;
 use super::batch::{Batch, Place, column, slices};
 use super::digest::{idempotency_digest, number_of, unique_digest};
-use super::error::{is_duplicate, is_lock_timeout};
+use super::error::{is_duplicate, is_lock_timeout, key_busy};
 use super::id::Id;
 use super::names::Known;
 use super::pool::transaction;
@@ -187,9 +186,7 @@ impl Shared {
             match waited.await {
                 Ok(news) => self.tell(news),
                 Err(error) if is_lock_timeout(&error) => {
-                    let text = "a key of the task is in a transaction that is still open";
-                    let busy = Error::new(ErrorKind::Unavailable, text);
-                    answers[one.at] = Some(Inserted::Bad(busy.reason_is(Reason::KeyBusy)));
+                    answers[one.at] = Some(Inserted::Bad(key_busy()));
                     patience = PATIENCE_SPENT;
                 }
                 Err(error) => return Err(error),
