@@ -269,7 +269,7 @@ fn variable(name: &str) -> Option<u64> {
 async fn whatever_happens_at_once_no_task_is_held_twice_lost_or_ended_twice() {
     let seed = variable("WINDLASS_SEED").unwrap_or_else(|| fastrand::u64(..100_000));
     let count = usize::try_from(variable("WINDLASS_TASKS").unwrap_or(10_000)).unwrap();
-    let url = PostgresServer::shared().url(&PostgresServer::new_schema());
+    let url = PostgresServer::shared().url(&PostgresServer::new_schema()) + "&durability=fast";
     let one = windlass_stores::open(&url).await.unwrap();
     let other = windlass_stores::open(&url).await.unwrap();
     let store = |number: u64| if number.is_multiple_of(2) { one.clone() } else { other.clone() };

@@ -26,8 +26,12 @@ const AT_MOST_MIN: Duration = Duration::from_secs(1);
 /// A task that a worker holds.
 struct HeldTask {
     token: i64,
+    /// The token too, unless the task has a lease of its own.
+    epoch: i64,
     seq: i64,
     claimed_at: i64,
+    /// Someone's open transaction is about to complete it: nobody may wait for that here.
+    is_busy: bool,
 }
 
 impl Shared {
@@ -93,7 +97,8 @@ impl Shared {
             let Some(left) = left else {
                 return Ok((0, News::default()));
             };
-            let held = held_by(session, left.get(0)).await?;
+            let mut held = held_by(session, left.get(0)).await?;
+            held.retain(|task| !task.is_busy);
             self.give_back(session, &leases(&held), now).await
         })?;
         self.tell(news);
@@ -150,13 +155,13 @@ impl Shared {
         };
         let older_than_ms = duration::as_millis_ceil(known.older_than);
         let is_unknown = |task: &HeldTask| {
-            let is_named = id(task).is_some_and(|id| named.contains(&(task.token, id)));
-            !is_named && now.as_millis() - task.claimed_at > older_than_ms
+            let is_named = id(task).is_some_and(|id| named.contains(&(task.epoch, id)));
+            !is_named && !task.is_busy && now.as_millis() - task.claimed_at > older_than_ms
         };
         let (unknown, kept): (Vec<_>, Vec<_>) = held.into_iter().partition(is_unknown);
         let given_back = unknown.iter().filter_map(&id).map(Id::task_id).collect();
         let valid: HashSet<_> =
-            kept.iter().filter_map(|task| Some((task.token, id(task)?))).collect();
+            kept.iter().filter_map(|task| Some((task.epoch, id(task)?))).collect();
         let mut lost = known.leases.clone();
         lost.retain(|lease| !parts(lease).is_some_and(|parts| valid.contains(&parts)));
         let (_, news) = self.give_back(session, &leases(&unknown), now).await?;
@@ -211,7 +216,14 @@ async fn held_by(session: &Session, worker: i32) -> Result<Vec<HeldTask>> {
     for row in session.all(sql::HELD_BY, &[&worker]).await? {
         let (token, claimed_at): (i64, i64) = (row.get(0), row.get(1));
         let (firsts, lasts): (Vec<i64>, Vec<i64>) = (row.get(2), row.get(3));
-        held.extend(numbers(&firsts, &lasts).map(|seq| HeldTask { token, seq, claimed_at }));
+        let (epoch, is_busy): (i64, bool) = (row.get(4), row.get(5));
+        held.extend(numbers(&firsts, &lasts).map(|seq| HeldTask {
+            token,
+            epoch,
+            seq,
+            claimed_at,
+            is_busy,
+        }));
     }
     Ok(held)
 }

@@ -1,5 +1,7 @@
 //! How a PostgreSQL store does: for a ping, for the doctor, and its one repair, the counts.
 
+mod server;
+
 use std::collections::BTreeMap;
 
 use windlass_core::store::{Depth, Finding, Inspection, Severity};
@@ -32,7 +34,9 @@ impl Shared {
             Depth::Ping => Vec::new(),
             Depth::Full | Depth::Repair => {
                 session.wait_patiently(true);
-                findings(session, now).await?
+                let mut findings = findings(session, now).await?;
+                findings.extend(server::findings(session, self.options.is_durable).await?);
+                findings
             }
         };
         let version = format!("PostgreSQL {}", row.get::<_, &str>(2));

@@ -13,6 +13,7 @@ use windlass_core::{Error, ErrorKind, Result};
 
 use super::error::During;
 use super::options::PostgresOptions;
+use super::pooled::Pooled;
 use super::tls;
 
 /// The values of a statement.
@@ -56,6 +57,7 @@ pub(super) struct Session {
     is_patient: AtomicBool,
     is_given_up: AtomicBool,
     driver: AbortHandle,
+    pooled: Option<Pooled>,
 }
 
 impl Session {
@@ -98,15 +100,19 @@ impl Session {
             }
             heard(None);
         });
+        let settings = settings(options, purpose);
         let session = Self {
             client,
             statements: Mutex::default(),
+            pooled: options.is_pooled.then(|| Pooled::new(&settings)),
             answer_max: purpose.answer_max(),
             is_patient: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             driver: driver.abort_handle(),
         };
-        session.answered(name, session.client.batch_execute(&settings(options, purpose))).await?;
+        if session.pooled.is_none() {
+            session.answered(name, session.client.batch_execute(&settings)).await?;
+        }
         Ok(session)
     }
 
@@ -152,8 +158,16 @@ impl Session {
         answer.during(name)
     }
 
+    /// Sees to it that a statement can be sent without waiting for anything.
+    pub(super) async fn prepare(&self, text: &'static str) -> Result<()> {
+        match &self.pooled {
+            Some(_) => Ok(()),
+            None => self.statement(text).await.map(drop),
+        }
+    }
+
     /// A statement, prepared once per connection.
-    pub(super) async fn statement(&self, text: &'static str) -> Result<Statement> {
+    async fn statement(&self, text: &'static str) -> Result<Statement> {
         if let Some(statement) = self.statements.lock().get(text) {
             return Ok(statement.clone());
         }
@@ -164,8 +178,15 @@ impl Session {
 
     /// Runs a statement and reads all of its rows.
     pub(super) async fn all(&self, text: &'static str, values: Values<'_>) -> Result<Vec<Row>> {
-        let statement = self.statement(text).await?;
-        self.answered(named(text), self.client.query(&statement, values)).await
+        match &self.pooled {
+            Some(pooled) => {
+                self.answered(named(text), pooled.all(&self.client, text, values)).await
+            }
+            None => {
+                let statement = self.statement(text).await?;
+                self.answered(named(text), self.client.query(&statement, values)).await
+            }
+        }
     }
 
     /// Runs a statement that returns at most one row.
@@ -175,13 +196,23 @@ impl Session {
 
     /// Runs a statement that returns nothing; answers how many rows it changed.
     pub(super) async fn execute(&self, text: &'static str, values: Values<'_>) -> Result<u64> {
-        let statement = self.statement(text).await?;
-        self.answered(named(text), self.client.execute(&statement, values)).await
+        match &self.pooled {
+            Some(pooled) => {
+                self.answered(named(text), pooled.execute(&self.client, text, values)).await
+            }
+            None => {
+                let statement = self.statement(text).await?;
+                self.answered(named(text), self.client.execute(&statement, values)).await
+            }
+        }
     }
 
     /// Begins, commits or rolls back.
     pub(super) async fn control(&self, step: &'static str) -> Result<()> {
-        self.answered(step, self.client.batch_execute(step)).await
+        match &self.pooled {
+            Some(pooled) => self.answered(step, pooled.control(&self.client, step)).await,
+            None => self.answered(step, self.client.batch_execute(step)).await,
+        }
     }
 }
 
@@ -209,6 +240,7 @@ fn refused(cause: tokio_postgres::Error) -> Error {
     Error::new(kind, "connect to postgres").because(cause)
 }
 
+/// What is set for a session, or for each transaction behind a pooler.
 fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
     let schema = options.schema.replace('"', "\"\"");
     let commit = if options.is_durable && purpose != Purpose::News { "on" } else { "off" };

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use windlass_core::{ManualClock, Store, TaskId};
 use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
 use windlass_stores::postgres::{PostgresOptions, PostgresStore};
-use windlass_testkit::{PostgresServer, Subject};
+use windlass_testkit::{PgBouncer, PostgresServer, Subject};
 
 /// A schema of its own on the server that all tests of the process share, with a clock that only the
 /// test moves.
@@ -15,12 +15,63 @@ pub(crate) struct PostgresSubject {
     clock: Arc<ManualClock>,
     store: Arc<PostgresStore>,
     schema: String,
+    way: Way,
 }
 
-fn options(schema: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
-    let url = PostgresServer::shared().url(schema);
-    // One id at a time: what is reserved later has the higher number.
-    PostgresOptions::of_url(&url).unwrap().clock(clock.clone()).ids_at_once(1)
+/// How a store reaches its server.
+#[derive(Clone, Copy)]
+enum Way {
+    Straight,
+    Pooled,
+}
+
+impl PostgresSubject {
+    async fn open(way: Way) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let schema = PostgresServer::new_schema();
+        let store = PostgresStore::open(options(way, &schema, &clock)).await.unwrap();
+        Self { clock, store: Arc::new(store), schema, way }
+    }
+}
+
+/// The same through a pooler that gives a connection for one transaction at a time.
+pub(crate) struct PgBouncerSubject(PostgresSubject);
+
+#[async_trait]
+impl Subject for PgBouncerSubject {
+    async fn fresh() -> Self {
+        Self(PostgresSubject::open(Way::Pooled).await)
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.0.store()
+    }
+
+    async fn another(&self) -> Arc<dyn Store> {
+        self.0.another().await
+    }
+
+    fn advance(&self, by: Duration) {
+        self.0.advance(by);
+    }
+
+    async fn spoil(&self, task: &TaskId) -> bool {
+        self.0.spoil(task).await
+    }
+
+    async fn rows_kept(&self) -> Option<u64> {
+        self.0.rows_kept().await
+    }
+}
+
+fn options(way: Way, schema: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
+    let url = match way {
+        Way::Straight => PostgresServer::shared().url(schema),
+        Way::Pooled => PgBouncer::shared().url(schema),
+    };
+    // One id at a time: what is reserved later has the higher number. Fast: the server is careless, and
+    // a store that was to be durable there would be found to be in trouble.
+    PostgresOptions::of_url(&url).unwrap().fast().clock(clock.clone()).ids_at_once(1)
 }
 
 /// A connection behind the store's back.
@@ -43,10 +94,7 @@ fn number(task: &TaskId) -> i64 {
 #[async_trait]
 impl Subject for PostgresSubject {
     async fn fresh() -> Self {
-        let clock = Arc::new(ManualClock::default());
-        let schema = PostgresServer::new_schema();
-        let store = PostgresStore::open(options(&schema, &clock)).await.unwrap();
-        Self { clock, store: Arc::new(store), schema }
+        Self::open(Way::Straight).await
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -54,7 +102,7 @@ impl Subject for PostgresSubject {
     }
 
     async fn another(&self) -> Arc<dyn Store> {
-        Arc::new(PostgresStore::open(options(&self.schema, &self.clock)).await.unwrap())
+        Arc::new(PostgresStore::open(options(self.way, &self.schema, &self.clock)).await.unwrap())
     }
 
     fn advance(&self, by: Duration) {

@@ -231,7 +231,7 @@ impl Drop for Running {
 
 /// Starts a process that ends the server and removes its folder when this process is gone, however it
 /// ends.
-fn watch(server: u32, folder: &Path) -> Child {
+pub(super) fn watch(server: u32, folder: &Path) -> Child {
     let script = "read -r _; kill -0 \"$1\" 2>/dev/null || exit 0; \
                   kill -QUIT \"$1\" 2>/dev/null; \
                   while kill -0 \"$1\" 2>/dev/null; do sleep 0.1; done; rm -rf \"$2\"";
@@ -264,7 +264,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// Whom to be, if one is root: the server refuses to run as root.
-fn other_user() -> Option<(u32, u32)> {
+pub(super) fn other_user() -> Option<(u32, u32)> {
     let is_root =
         fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
     if !is_root {
@@ -279,7 +279,7 @@ fn other_user() -> Option<(u32, u32)> {
     ids("postgres").or_else(|| ids("nobody"))
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let bound: io::Result<TcpListener> = TcpListener::bind("127.0.0.1:0");
     bound.unwrap().local_addr().unwrap().port()
 }
