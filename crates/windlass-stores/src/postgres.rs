@@ -14,6 +14,7 @@ mod claim;
 mod document;
 mod error;
 mod expire;
+mod generation;
 mod hints;
 mod id;
 mod insert;
@@ -28,6 +29,8 @@ mod pool;
 mod promote;
 mod prune;
 mod read;
+mod reserve;
+mod retention;
 mod row;
 mod session;
 mod sql;
@@ -53,6 +56,7 @@ use windlass_core::store::{
 use windlass_core::unique::{UniqueScope, idempotency_digest};
 use windlass_core::{Error, NewTask, Result, Store, TaskId, TaskRecord, Timestamp, WorkerId};
 
+pub use generation::GenerationRules;
 pub use options::{PostgresOptions, Trust};
 pub use tokio_postgres;
 
@@ -87,10 +91,11 @@ struct Shared {
     pool: Pool,
     queues: Names,
     kinds: Names,
-    block: Mutex<insert::Block>,
+    block: Mutex<reserve::Block>,
     /// How many ranges the next claim had better lock.
     claim_ranges: AtomicI64,
     chores: Mutex<prune::Chores>,
+    patience: Mutex<retention::Patience>,
     hints: hints::Hints,
     wakes: Arc<Wakes>,
     herald: Herald,
@@ -132,6 +137,7 @@ impl PostgresStore {
             block: Mutex::default(),
             claim_ranges: AtomicI64::new(16),
             chores: Mutex::default(),
+            patience: Mutex::default(),
             hints: hints::Hints::default(),
             wakes,
             herald: Herald::default(),

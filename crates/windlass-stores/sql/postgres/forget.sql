@@ -1,9 +1,8 @@
 -- forget: removes everything of tasks but their unique keys.
--- in: $1 seqs        out: queue, priority, how many
+-- in: $1 seqs
 WITH
 a AS (DELETE FROM fate WHERE seq = ANY ($1::int8[])),
-b AS (DELETE FROM keyed WHERE seq = ANY ($1::int8[])),
-c AS (DELETE FROM result WHERE seq = ANY ($1::int8[])),
-d AS (DELETE FROM progress WHERE seq = ANY ($1::int8[])),
-e AS (DELETE FROM task WHERE seq = ANY ($1::int8[]) RETURNING queue, priority)
-SELECT queue, priority, count(*) FROM e GROUP BY 1, 2
+b AS (DELETE FROM progress WHERE seq = ANY ($1::int8[])),
+c AS (DELETE FROM keyed AS x USING unnest($1::int8[]) AS u (seq) WHERE x.seq = u.seq),
+d AS (DELETE FROM result AS x USING unnest($1::int8[]) AS u (seq) WHERE x.seq = u.seq)
+DELETE FROM task AS x USING unnest($1::int8[]) AS u (seq) WHERE x.seq = u.seq

@@ -63,6 +63,16 @@ pub(super) fn is_duplicate(error: &Error) -> bool {
     code(error).is_some_and(|code| *code == SqlState::UNIQUE_VIOLATION)
 }
 
+/// True when no partition of a table is there for a row.
+pub(super) fn is_missing_partition(error: &Error) -> bool {
+    code(error).is_some_and(|code| *code == SqlState::CHECK_VIOLATION)
+}
+
+/// True when a lock was not obtained in time.
+pub(super) fn is_lock_timeout(error: &Error) -> bool {
+    code(error).is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE)
+}
+
 /// Adds the operation to a result of the driver.
 pub(super) trait During<T> {
     /// Names what was being done.

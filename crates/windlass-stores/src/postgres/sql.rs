@@ -32,11 +32,16 @@ statements! {
     FLUSH = "flush";
     FOLD = "fold";
     FORGET = "forget";
+    GENERATION_DROP = "generation_drop";
+    GENERATION_MAKE = "generation_make";
+    GENERATION_OPEN = "generation_open";
+    GENERATIONS = "generations";
     GET = "get";
     HELD_BY = "held_by";
     HELD_CANCELS = "held_cancels";
     INSERT = "insert";
     INSERT_KEYED = "insert_keyed";
+    INSERT_OVER_GONE = "insert_over_gone";
     INSERT_ROWS = "insert_rows";
     INSERT_TWINS = "insert_twins";
     INSPECT_OVERDUE = "inspect_overdue";
@@ -56,7 +61,7 @@ statements! {
     LIST = "list";
     LIST_DEFERRED = "list_deferred";
     LIST_FATE = "list_fate";
-    LIST_FLOOR = "list_floor";
+    LIST_STRETCH = "list_stretch";
     LOAD_CLASS = "load_class";
     LOAD_ONE = "load_one";
     LOCK_ALL = "lock_all";
@@ -70,7 +75,9 @@ statements! {
     PROMOTE_NEXT = "promote_next";
     PRUNE_DONE = "prune_done";
     PRUNE_FATES = "prune_fates";
+    PRUNE_LOCK = "prune_lock";
     PRUNE_NEXT = "prune_next";
+    PRUNE_ROWS = "prune_rows";
     PUT_DEFERRED = "put_deferred";
     PUT_DELTA = "put_delta";
     PUT_FATE = "put_fate";
@@ -80,6 +87,11 @@ statements! {
     QUEUE_NAMES = "queue_names";
     QUEUES = "queues";
     RESERVE = "reserve";
+    REWRITE = "rewrite";
+    REWRITE_BEGIN = "rewrite_begin";
+    REWRITE_COPY = "rewrite_copy";
+    REWRITE_END = "rewrite_end";
+    REWRITE_MEND = "rewrite_mend";
     ROW = "row";
     SAVE = "save";
     SAVE_LOCK = "save_lock";
@@ -96,6 +108,7 @@ statements! {
     TAKE_READY = "take_ready";
     TEND_CANCELS = "tend_cancels";
     TEND_KEYS = "tend_keys";
+    TEND_OWNER = "tend_owner";
     TEND_VACUUM = "tend_vacuum";
     TERM_LOCK = "term_lock";
     WAIT_PROBE = "wait_probe";
