@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use windlass_core::{ManualClock, Store, TaskId};
 use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
-use windlass_stores::postgres::{PostgresOptions, PostgresStore};
+use windlass_stores::postgres::{GenerationRules, PostgresOptions, PostgresStore};
 use windlass_testkit::{PostgresServer, Subject};
 
 /// A schema of its own on the server that all tests of the process share, with a clock that only the
@@ -14,17 +14,31 @@ use windlass_testkit::{PostgresServer, Subject};
 pub(crate) struct PostgresSubject {
     clock: Arc<ManualClock>,
     store: Arc<PostgresStore>,
-    schema: String,
+    pub(crate) schema: String,
 }
+
+/// Every tend moves to a new generation, drops what is empty and copies what is hollow: whatever is
+/// asked of the store must not notice.
+const RESTLESS: GenerationRules = GenerationRules {
+    used_max: 1,
+    used_when_busy: 1,
+    age_when_busy: Duration::ZERO,
+    age_max: Duration::ZERO,
+    count_max: 4,
+    merged_at_once: 2,
+    garbage_min: 1,
+    rest: Duration::ZERO,
+};
 
 fn options(schema: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
     let url = PostgresServer::shared().url(schema);
     // One id at a time: what is reserved later has the higher number.
-    PostgresOptions::of_url(&url).unwrap().clock(clock.clone()).ids_at_once(1)
+    let options = PostgresOptions::of_url(&url).unwrap().generations(RESTLESS);
+    options.clock(clock.clone()).ids_at_once(1)
 }
 
 /// A connection behind the store's back.
-async fn connect(schema: &str) -> Client {
+pub(crate) async fn connect(schema: &str) -> Client {
     let url = PostgresServer::shared().url(schema);
     let (plain, _) = url.split_once("&schema=").unwrap();
     let config: Config = plain.parse().unwrap();
