@@ -300,6 +300,19 @@ BEGIN
   RAISE EXCEPTION 'task % keeps moving', wanted USING ERRCODE = '40001';
 END $$;
 
+-- The rows of a range. A function, since a statement has to open every partition that it may read, and a function
+-- only those of its numbers: with 40 generations a claim of one task takes 0.30 ms so, and 0.37 ms otherwise.
+CREATE FUNCTION rows_between(first int8, last int8) RETURNS SETOF task LANGUAGE plpgsql STABLE ROWS 100 AS $$
+BEGIN
+  RETURN QUERY SELECT x.* FROM task AS x WHERE x.seq BETWEEN first AND last;
+END $$;
+
+-- The unique key that the success of a task frees. A function for the same reason; it is seldom asked.
+CREATE FUNCTION freed_by_success(wanted int8) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT k.unique_digest FROM keyed AS k WHERE k.seq = wanted AND k.unique_for_ms IS NULL);
+END $$;
+
 -- Everything there is to tell of tasks, from wherever they stand: a chain of probes for each. Right for a
 -- look-up or a page; sums over many tasks start from the places instead. Without a state a task is gone.
 CREATE VIEW record AS

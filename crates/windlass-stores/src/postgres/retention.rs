@@ -33,13 +33,25 @@ pub(super) struct Patience {
     pause: Duration,
 }
 
+/// What a call has done.
+enum Done {
+    Nothing,
+    Step,
+    /// Something for which the locks were needed.
+    StepUnderLock,
+}
+
 impl Shared {
     /// Does one step for the generations; answers whether there is another one to do now.
     pub(super) async fn tend_generations(&self, duty: Duty) -> Result<bool> {
-        if self.patience.lock().until.is_some_and(|until| Instant::now() < until) {
-            return Ok(false);
-        }
-        match transaction!(self.pool, session => self.step_generations(session, duty)) {
+        let may_lock = self.patience.lock().until.is_none_or(|until| Instant::now() >= until);
+        match transaction!(self.pool, session => self.step_generations(session, duty, may_lock)) {
+            Ok(Done::Nothing) => Ok(false),
+            Ok(Done::Step) => Ok(true),
+            Ok(Done::StepUnderLock) => {
+                *self.patience.lock() = Patience::default();
+                Ok(true)
+            }
             Err(error) if is_lock_timeout(&error) => {
                 let mut patience = self.patience.lock();
                 patience.pause = (patience.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
@@ -47,36 +59,38 @@ impl Shared {
                 tracing::debug!(error = error.chain(), "old tasks are dropped later");
                 Ok(false)
             }
-            answer => {
-                *self.patience.lock() = Patience::default();
-                answer
-            }
+            Err(error) => Err(error),
         }
     }
 
-    async fn step_generations(&self, session: &Session, duty: Duty) -> Result<bool> {
+    async fn step_generations(
+        &self,
+        session: &Session,
+        duty: Duty,
+        may_lock: bool,
+    ) -> Result<Done> {
         check_term(session, duty.term).await?;
-        if let Some(row) = session.one(sql::REWRITE, &[]).await? {
-            return go_on(session, row.get(0)).await;
-        }
+        let copying = session.one(sql::REWRITE, &[]).await?.map(|row| row.get(0));
         let now = self.now(session).await?;
         let rows = session.all(sql::GENERATIONS, &[&now.as_millis()]).await?;
         let alive = rows.first().map_or(0, |row| row.get(7));
         let generations: Vec<_> = rows.iter().map(|row| read(row, now)).collect();
-        let step = next(&self.options.generation_rules, &generations, alive);
-        match &step {
-            None => {}
-            Some(Step::Open) => {
+        match (next(&self.options.generation_rules, &generations, alive), copying) {
+            (Some(Step::Open), _) => {
                 session.all(sql::GENERATION_OPEN, &[&now.as_millis()]).await?;
+                Ok(Done::Step)
             }
-            Some(Step::Drop(los)) => {
-                session.all(sql::GENERATION_DROP, &[los]).await?;
+            (_, Some(is_copied)) => go_on(session, is_copied, may_lock).await,
+            (Some(Step::Drop(los)), None) if may_lock => {
+                session.all(sql::GENERATION_DROP, &[&los]).await?;
+                Ok(Done::StepUnderLock)
             }
-            Some(Step::Rewrite { lo, hi }) => {
-                session.all(sql::REWRITE_BEGIN, &[lo, hi]).await?;
+            (Some(Step::Rewrite { lo, hi }), None) if may_lock => {
+                session.all(sql::REWRITE_BEGIN, &[&lo, &hi]).await?;
+                Ok(Done::StepUnderLock)
             }
+            (Some(Step::Drop(_) | Step::Rewrite { .. }) | None, None) => Ok(Done::Nothing),
         }
-        Ok(step.is_some())
     }
 
     /// Makes the partitions that numbers lack; answers those generations (as number >> 32) that this
@@ -96,17 +110,23 @@ pub(super) fn lacks_partition<T>(answer: &Result<T>) -> bool {
 }
 
 /// Goes on with a copy that was begun, by whomever.
-async fn go_on(session: &Session, is_copied: bool) -> Result<bool> {
+async fn go_on(session: &Session, is_copied: bool, may_lock: bool) -> Result<Done> {
     let ask = async |text: &'static str, most: i64| -> Result<bool> {
         let row = session.one(text, &[&most]).await?;
         row.map(|row| row.get(0)).ok_or_else(|| Error::corrupt("a copy had no answer"))
     };
     if !is_copied {
         ask(sql::REWRITE_COPY, COPIED_AT_ONCE).await?;
-    } else if ask(sql::REWRITE_MEND, MENDED_AT_ONCE).await? {
-        ask(sql::REWRITE_END, MENDED_LAST).await?;
+        return Ok(Done::Step);
     }
-    Ok(true)
+    match ask(sql::REWRITE_MEND, MENDED_AT_ONCE).await? {
+        true if may_lock => {
+            ask(sql::REWRITE_END, MENDED_LAST).await?;
+            Ok(Done::StepUnderLock)
+        }
+        true => Ok(Done::Nothing),
+        false => Ok(Done::Step),
+    }
 }
 
 fn read(row: &SqlRow, now: Timestamp) -> Generation {

@@ -31,9 +31,12 @@ const RESTLESS: GenerationRules = GenerationRules {
 };
 
 fn options(schema: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
-    let url = PostgresServer::shared().url(schema);
+    options_at(&PostgresServer::shared().url(schema), clock)
+}
+
+pub(crate) fn options_at(url: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
     // One id at a time: what is reserved later has the higher number.
-    let options = PostgresOptions::of_url(&url).unwrap().generations(RESTLESS);
+    let options = PostgresOptions::of_url(url).unwrap().generations(RESTLESS);
     options.clock(clock.clone()).ids_at_once(1)
 }
 
