@@ -163,6 +163,13 @@ pub(crate) async fn schema_status(options: PostgresOptions) -> Result<crate::Sch
     Ok(crate::SchemaStatus { applied, migrations: migrate::MIGRATIONS })
 }
 
+/// The schema as text, for `cargo xtask schema`; made and migrated if need be.
+pub async fn schema_dump(options: PostgresOptions) -> Result<String> {
+    let session = Session::connect(&options, Purpose::Plain, |_| {}).await?;
+    migrate::migrate(&session, &options).await?;
+    migrate::dump(&session).await
+}
+
 impl Shared {
     /// The store's clock.
     async fn now(&self, session: &Session) -> Result<Timestamp> {

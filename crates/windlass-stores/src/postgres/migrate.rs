@@ -54,6 +54,17 @@ async fn apply(session: &Session, options: &PostgresOptions) -> Result<()> {
     Ok(())
 }
 
+/// The schema as text, for the dump that makes migrations reviewable.
+pub(super) async fn dump(session: &Session) -> Result<String> {
+    let rows = session.all(sql::SCHEMA, &[]).await?;
+    let parts: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    Ok(format!(
+        "-- The schema of the PostgreSQL store, version {}. Written by `cargo xtask schema`; do not edit.\n\n{};\n",
+        MIGRATIONS.len(),
+        parts.join(";\n\n"),
+    ))
+}
+
 /// How many migrations were applied; none where windlass has no tables yet.
 pub(super) async fn version(session: &Session, options: &PostgresOptions) -> Result<usize> {
     let exists = session.one(sql::SCHEMA_EXISTS, &[&options.schema]).await?;

@@ -96,6 +96,7 @@ statements! {
     SAVE = "save";
     SAVE_LOCK = "save_lock";
     SAVE_REMOVE = "save_remove";
+    SCHEMA = "schema";
     SCHEMA_EXISTS = "schema_exists";
     SCHEMA_LOCK = "schema_lock";
     SCHEMA_MAKE = "schema_make";
