@@ -24,6 +24,9 @@ use super::session::Session;
 use super::sql;
 use crate::wakes::News;
 
+/// How often a missing partition is made: one that is empty may be dropped again before it is used.
+const PARTITION_TRIES: usize = 5;
+
 /// A task on its way in.
 struct Coming<'t> {
     /// Its place in the call.
@@ -64,7 +67,10 @@ impl Shared {
             }
         }
         let mut stored = self.insert_valid(&coming, is_plain, &mut answers).await;
-        if lacks_partition(&stored) {
+        for _ in 0..PARTITION_TRIES {
+            if !lacks_partition(&stored) {
+                break;
+            }
             let seqs = column(&coming, |one| one.id.seq);
             let unknown = self.make_generations(&seqs).await?;
             let strangers = coming.extract_if(.., |one| unknown.contains(&(one.id.seq >> 32)));
