@@ -41,11 +41,12 @@ impl Shared {
         session.control(sql::LOCK_ALL).await?;
         let counted = counts(session, sql::COUNTED).await?;
         session.all(sql::COUNTS_CLEAR, &[]).await?;
-        self.queues.learn(session, counted.keys().map(|(queue, _)| queue.as_str())).await?;
+        let queues =
+            self.queues.learn(session, counted.keys().map(|(queue, _)| queue.as_str())).await?;
         let rows: Vec<_> = counted
             .iter()
             .filter_map(|((queue, priority), counts)| {
-                Some((self.queues.id(queue)?, i16::try_from(*priority).ok()?, *counts))
+                Some((queues.id(queue)?, i16::try_from(*priority).ok()?, *counts))
             })
             .collect();
         let queues: Vec<_> = rows.iter().map(|row| row.0).collect();

@@ -79,6 +79,19 @@ impl Session {
         Ok(Self { client, statements: Mutex::default() })
     }
 
+    /// Connects to a server that has let us in before. Whatever it has against us now may pass: a
+    /// password that is being changed, a database that is being restored. What a caller wants of it
+    /// is not wrong for that.
+    pub(super) async fn reconnect(options: &PostgresOptions, purpose: Purpose) -> Result<Self> {
+        let connected = Self::connect(options, purpose, |_| {}).await;
+        connected.map_err(|error| match error.kind() {
+            ErrorKind::Invalid => {
+                Error::new(ErrorKind::Unavailable, "connect to postgres again").because(error)
+            }
+            _ => error,
+        })
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }

@@ -107,6 +107,26 @@ impl PostgresServer {
         self.port
     }
 
+    /// Takes connections over TCP only when they speak TLS, and shows this certificate (both in PEM).
+    /// Restarts the server.
+    pub fn insist_on_tls(&self, certificate: &str, key: &str) {
+        self.stop(Stop::Fast);
+        let data = self.data();
+        let settings = "ssl = on\nssl_cert_file = 'server.crt'\nssl_key_file = 'server.key'\n";
+        fs::write(data.join("postgresql.auto.conf"), settings).unwrap();
+        let access = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+        fs::write(data.join("pg_hba.conf"), access).unwrap();
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = data.join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some((user, group)) = other_user() {
+                chown(&path, Some(user), Some(group)).unwrap();
+            }
+        }
+        self.launch();
+    }
+
     /// Stops the server.
     pub fn stop(&self, how: Stop) {
         let Some(mut running) = self.running.lock().take() else { return };
