@@ -3,13 +3,19 @@
 
 use std::fs;
 
+use windlass_stores::postgres::PostgresOptions;
+use windlass_testkit::servers::PostgresServer;
+use windlass_testkit::servers::postgres::Care;
+
 use crate::{Result, shell};
 
 /// A dump: where it is committed, and who makes it.
-type Dump = (&'static str, fn() -> windlass_core::Result<String>);
+type Dump = (&'static str, fn() -> Result<String>);
 
-const DUMPS: &[Dump] =
-    &[("crates/windlass-stores/schema/sqlite.sql", windlass_stores::sqlite::schema_dump)];
+const DUMPS: &[Dump] = &[
+    ("crates/windlass-stores/schema/sqlite.sql", sqlite),
+    ("crates/windlass-stores/schema/postgres.sql", postgres),
+];
 
 /// Write or compare.
 #[derive(clap::Args)]
@@ -36,6 +42,18 @@ pub(crate) fn run(args: &Args) -> Result {
         println!("wrote {path}");
     }
     Ok(())
+}
+
+fn sqlite() -> Result<String> {
+    Ok(windlass_stores::sqlite::schema_dump()?)
+}
+
+/// From a server of its own.
+fn postgres() -> Result<String> {
+    let server = PostgresServer::start(Care::Careless);
+    let options = PostgresOptions::of_url(&server.url("windlass"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(windlass_stores::postgres::schema_dump(options))?)
 }
 
 /// Finds dumps that are not what the migrations make.

@@ -15,6 +15,7 @@ mod digest;
 mod document;
 mod error;
 mod expire;
+mod generation;
 mod hints;
 mod id;
 mod insert;
@@ -30,6 +31,8 @@ mod pooled;
 mod promote;
 mod prune;
 mod read;
+mod reserve;
+mod retention;
 mod row;
 mod session;
 mod sql;
@@ -56,6 +59,7 @@ use windlass_core::store::{
 use windlass_core::unique::UniqueScope;
 use windlass_core::{Error, NewTask, Result, Store, TaskId, TaskRecord, Timestamp, WorkerId};
 
+pub use generation::GenerationRules;
 pub use options::{PostgresOptions, Trust};
 #[cfg(feature = "sqlx-0_9")]
 pub use sqlx;
@@ -95,12 +99,13 @@ struct Shared {
     patient: Pool,
     queues: Names,
     kinds: Names,
-    block: Mutex<insert::Block>,
+    block: Mutex<reserve::Block>,
     /// Tells the schema from any other, once it was asked.
     identity: Mutex<Option<String>>,
     /// How many ranges the next claim had better lock.
     claim_ranges: AtomicI64,
     chores: Mutex<prune::Chores>,
+    patience: Mutex<retention::Patience>,
     hints: hints::Hints,
     wakes: Arc<Wakes>,
     herald: Herald,
@@ -140,6 +145,7 @@ impl PostgresStore {
             identity: Mutex::default(),
             claim_ranges: AtomicI64::new(16),
             chores: Mutex::default(),
+            patience: Mutex::default(),
             hints: hints::Hints::default(),
             wakes,
             herald: Herald::default(),
@@ -166,7 +172,7 @@ fn forgetting(this: &Weak<Shared>) -> impl Fn() + Send + Sync + 'static {
         if let Some(shared) = this.upgrade() {
             shared.queues.forget();
             shared.kinds.forget();
-            *shared.block.lock() = insert::Block::default();
+            *shared.block.lock() = reserve::Block::default();
             *shared.identity.lock() = None;
         }
     }
@@ -177,6 +183,13 @@ pub(crate) async fn schema_status(options: PostgresOptions) -> Result<crate::Sch
     let session = Session::connect(&options, Purpose::Plain, |_| {}).await?;
     let applied = migrate::version(&session, &options).await?;
     Ok(crate::SchemaStatus { applied, migrations: migrate::MIGRATIONS })
+}
+
+/// The schema as text, for `cargo xtask schema`; made and migrated if need be.
+pub async fn schema_dump(options: PostgresOptions) -> Result<String> {
+    let session = Session::connect(&options, Purpose::Plain, |_| {}).await?;
+    migrate::migrate(&session, &options).await?;
+    migrate::dump(&session).await
 }
 
 impl Shared {

@@ -13,18 +13,6 @@ CREATE FUNCTION clock(told int8) RETURNS int8 LANGUAGE sql VOLATILE AS $$
   SELECT coalesce(told, floor(extract(epoch FROM clock_timestamp()) * 1000)::int8)
 $$;
 
--- A block of numbers in a row. The lock keeps two callers from sharing one.
-CREATE FUNCTION reserve(wanted int8) RETURNS int8 LANGUAGE plpgsql AS $$
-DECLARE first int8;
-BEGIN
-  PERFORM pg_advisory_xact_lock('task_seq'::regclass::int8);
-  first := nextval('task_seq');
-  IF wanted > 1 THEN
-    PERFORM setval('task_seq', first + wanted - 1);
-  END IF;
-  RETURN first;
-END $$;
-
 CREATE TABLE queue (
   id         int4 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name       text NOT NULL UNIQUE,
@@ -37,7 +25,9 @@ CREATE TABLE kind (
   name text NOT NULL UNIQUE
 );
 
--- No column is ever NULL: a row with one would be 8 bytes longer.
+-- No column is ever NULL: a row with one would be 8 bytes longer. `task`, `keyed` and `result` have one partition
+-- each per generation of numbers (0002); a row of a task that stands in no place is only waiting for its
+-- generation to be dropped, and nobody sees it.
 CREATE TABLE task (
   seq          int8 PRIMARY KEY,
   stamp        int8 NOT NULL,                      -- the time in its id; with seq it makes the id
@@ -52,7 +42,7 @@ CREATE TABLE task (
   priority     int2 NOT NULL,                      -- 0 low … 3 critical
   extras       bytea NOT NULL,                     -- JSON; empty for none
   payload      bytea NOT NULL
-) WITH (autovacuum_vacuum_insert_threshold = -1);
+) PARTITION BY RANGE (seq);
 
 -- The keys of a task that was submitted with some.
 CREATE TABLE keyed (
@@ -60,7 +50,7 @@ CREATE TABLE keyed (
   idempotency_key text,
   unique_digest   bytea,
   unique_for_ms   int8                             -- NULL: until finished
-);
+) PARTITION BY RANGE (seq);
 
 CREATE TABLE uniq (
   digest bytea PRIMARY KEY,
@@ -124,7 +114,7 @@ CREATE TABLE fate (
   retention_ms int8,
   cancel       bool NOT NULL DEFAULT false,        -- a cancel waits for the run to end
   history      bytea
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX fate_expiring ON fate (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX fate_state ON fate (state, seq) WHERE state IS NOT NULL;
 CREATE INDEX fate_cancel ON fate (seq) WHERE cancel;
@@ -140,6 +130,8 @@ CREATE TABLE done (
   worker       int4 NOT NULL,
   offsets      int2[] NOT NULL,                    -- seq & 1023
   took         int4[] NOT NULL                     -- ms, beside the offsets; -1 where not told
+) WITH (
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_insert_threshold = -1
 );
 CREATE INDEX done_block ON done (block);
 CREATE INDEX done_expiring ON done (expires_at);
@@ -147,7 +139,7 @@ CREATE INDEX done_expiring ON done (expires_at);
 CREATE TABLE result (
   seq    int8 PRIMARY KEY,
   output bytea NOT NULL
-);
+) PARTITION BY RANGE (seq);
 
 CREATE TABLE progress (
   seq  int8 PRIMARY KEY,
@@ -302,15 +294,29 @@ BEGIN
       RETURN;
     END IF;
 
-    PERFORM 1 FROM task AS x WHERE x.seq = wanted;
+    -- All places at one instant: the row of a task that stands in none may wait for its generation to go.
+    PERFORM 1 FROM record AS x WHERE x.seq = wanted AND x.state IS NOT NULL;
     IF NOT FOUND THEN state := NULL; RETURN; END IF;
     IF round > 10 THEN PERFORM pg_sleep(0.001); END IF;
   END LOOP;
   RAISE EXCEPTION 'task % keeps moving', wanted USING ERRCODE = '40001';
 END $$;
 
+-- The rows of a range. A function, since a statement has to open every partition that it may read, and a function
+-- only those of its numbers: with 40 generations a claim of one task takes 0.30 ms so, and 0.37 ms otherwise.
+CREATE FUNCTION rows_between(first int8, last int8) RETURNS SETOF task LANGUAGE plpgsql STABLE ROWS 100 AS $$
+BEGIN
+  RETURN QUERY SELECT x.* FROM task AS x WHERE x.seq BETWEEN first AND last;
+END $$;
+
+-- The unique key that the success of a task frees. A function for the same reason; it is seldom asked.
+CREATE FUNCTION freed_by_success(wanted int8) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT k.unique_digest FROM keyed AS k WHERE k.seq = wanted AND k.unique_for_ms IS NULL);
+END $$;
+
 -- Everything there is to tell of tasks, from wherever they stand: a chain of probes for each. Right for a
--- look-up or a page; sums over many tasks start from the places instead.
+-- look-up or a page; sums over many tasks start from the places instead. Without a state a task is gone.
 CREATE VIEW record AS
 SELECT t.seq, t.stamp, t.created_at, t.timeout_ms, t.max_retries, t.max_crashes, t.priority, t.extras, t.payload,
   q.name AS queue, k.name AS kind, y.idempotency_key, p.body AS progress, f.history,

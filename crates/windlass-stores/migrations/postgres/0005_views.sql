@@ -173,7 +173,7 @@ SELECT r.seq, id_of(r.seq, r.stamp) AS id, r.kind AS type, r.queue,
 FROM record AS r
 LEFT JOIN LATERAL (SELECT z.output FROM result AS z WHERE z.seq = r.seq LIMIT 1) AS x ON true
 CROSS JOIN LATERAL (SELECT CASE WHEN r.extras <> '' THEN as_jsonb(r.extras) END AS extras) AS e
-WHERE r.expires_at IS NULL OR r.expires_at > (SELECT clock(NULL));
+WHERE r.state IS NOT NULL AND (r.expires_at IS NULL OR r.expires_at > (SELECT clock(NULL)));
 
 -- One task, by its id; quick.
 CREATE FUNCTION task(id text) RETURNS SETOF tasks LANGUAGE sql STABLE

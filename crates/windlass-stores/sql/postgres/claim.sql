@@ -84,7 +84,7 @@ SELECT l.token, (SELECT now FROM time), (SELECT count(*) FROM pick), c.ord, c.po
   t.priority, t.extras, t.payload, coalesce(f.attempts, 0), coalesce(f.crashes, 0), f.retention_ms
 FROM leased AS l
 CROSS JOIN taken AS c
-CROSS JOIN LATERAL (SELECT x.* FROM task AS x WHERE x.seq BETWEEN c.lo AND c.last) AS t
+CROSS JOIN LATERAL rows_between(c.lo, c.last) AS t
 LEFT JOIN LATERAL (
   SELECT x.attempts, x.crashes, x.retention_ms FROM fate AS x WHERE c.bits & 1 = 1 AND x.seq = t.seq LIMIT 1
 ) AS f ON true

@@ -52,10 +52,7 @@ freed AS (
     SELECT y.unique_digest, y.seq
     FROM unnest($18::int8[], $19::int8[]) AS u (token, seq)
     JOIN held AS h ON h.token = u.token AND h.ok
-    CROSS JOIN LATERAL (
-      SELECT k.unique_digest, k.seq FROM keyed AS k
-      WHERE k.seq = u.seq AND k.unique_digest IS NOT NULL AND k.unique_for_ms IS NULL
-    ) AS y
+    CROSS JOIN LATERAL (SELECT freed_by_success(u.seq) AS unique_digest, u.seq OFFSET 0) AS y
   ) AS z
   WHERE x.digest = z.unique_digest AND x.seq = z.seq
 )

@@ -9,4 +9,4 @@ SELECT r.seq, r.stamp, r.state, r.queue, r.priority, r.kind, r.attempts, r.crash
 FROM (SELECT clock($2::int8) AS now OFFSET 0) AS c
 CROSS JOIN unnest($1::int8[]) AS u (seq)
 CROSS JOIN LATERAL (SELECT z.* FROM record AS z WHERE z.seq = u.seq LIMIT 1) AS r
-WHERE r.expires_at IS NULL OR r.expires_at > c.now
+WHERE r.state IS NOT NULL AND (r.expires_at IS NULL OR r.expires_at > c.now)

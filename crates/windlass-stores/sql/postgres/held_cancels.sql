@@ -3,5 +3,5 @@
 SELECT f.seq, t.stamp, coalesce(l.epoch, l.token)
 FROM fate AS f
 JOIN lease AS l ON l.worker = $1::int4 AND l.ranges @> f.seq
-JOIN task AS t ON t.seq = f.seq
+CROSS JOIN LATERAL (SELECT x.stamp FROM task AS x WHERE x.seq = f.seq LIMIT 1) AS t
 WHERE f.cancel

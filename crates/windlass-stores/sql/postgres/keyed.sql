@@ -1,7 +1,9 @@
--- keyed: the keys of tasks.
+-- keyed: the idempotency keys of tasks.
 -- in: $1 seqs        out: seq, kind, idempotency_key
 SELECT y.seq, k.name, y.idempotency_key
-FROM keyed AS y
-JOIN task AS t ON t.seq = y.seq
+FROM unnest($1::int8[]) AS u (seq)
+CROSS JOIN LATERAL (
+  SELECT x.seq, x.idempotency_key FROM keyed AS x WHERE x.seq = u.seq AND x.idempotency_key IS NOT NULL LIMIT 1
+) AS y
+CROSS JOIN LATERAL (SELECT x.kind FROM task AS x WHERE x.seq = u.seq LIMIT 1) AS t
 JOIN kind AS k ON k.id = t.kind
-WHERE y.seq = ANY ($1::int8[]) AND y.idempotency_key IS NOT NULL

@@ -64,6 +64,11 @@ pub(super) fn is_duplicate(error: &Error) -> bool {
     code(error).is_some_and(|code| *code == SqlState::UNIQUE_VIOLATION)
 }
 
+/// True when no partition of a table is there for a row.
+pub(super) fn is_missing_partition(error: &Error) -> bool {
+    code(error).is_some_and(|code| *code == SqlState::CHECK_VIOLATION)
+}
+
 /// True when a lock was not given up in time.
 pub(super) fn is_lock_timeout(error: &Error) -> bool {
     code(error).is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE)

@@ -1,18 +1,15 @@
-//! Reserve and insert into PostgreSQL.
+//! Insert into PostgreSQL.
 //!
 //! Tasks that are pending at once and have no keys go in by one statement. Everything else (keys,
 //! schedules, an id that is there already) goes through a transaction that looks first.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use windlass_core::store::{Inserted, Reservation};
+use windlass_core::store::Inserted;
 use windlass_core::unique::{Exit, Hold, KeyDigest, OnConflict, Unique, fingerprint, held_until};
-use windlass_core::{
-    Clock as _, Error, ErrorKind, NewTask, Result, State, SystemClock, TaskId, Timestamp, duration,
-};
+use windlass_core::{Error, ErrorKind, NewTask, Result, State, Timestamp, duration};
 
 use super::Shared;
 use super::batch::{Batch, Place, column, slices};
@@ -21,27 +18,19 @@ use super::error::{is_duplicate, is_lock_timeout, key_busy};
 use super::id::Id;
 use super::names::Known;
 use super::pool::transaction;
+use super::retention::lacks_partition;
 use super::row::{self, Row, key_bit, lane, signed};
 use super::session::Session;
 use super::sql;
 use crate::wakes::News;
 
-/// Blocks asked for within this time of each other grow.
-const BLOCK_PACE: Duration = Duration::from_millis(500);
+/// How often a missing partition is made: one that is empty may be dropped again before it is used.
+const PARTITION_TRIES: usize = 5;
 
 /// How long a call waits for a key that is in someone's open transaction, and for the next one after
 /// that was too long: others of the call do not want that key. It is for the caller to ask again.
 const PATIENCE: &str = "SET LOCAL lock_timeout TO '2s'";
 const PATIENCE_SPENT: &str = "SET LOCAL lock_timeout TO '1ms'";
-
-/// Numbers that were reserved and not given out yet.
-#[derive(Debug, Default)]
-pub(super) struct Block {
-    next: i64,
-    left: i64,
-    size: i64,
-    asked_at: Option<Instant>,
-}
 
 /// A task on its way in.
 struct Coming<'t> {
@@ -70,51 +59,6 @@ struct Naming {
 type Answers = Vec<Option<Inserted>>;
 
 impl Shared {
-    pub(super) async fn reserve(&self, wanted: &[Reservation]) -> Result<Vec<TaskId>> {
-        let count: usize = wanted.iter().map(|wish| wish.count).sum();
-        let mut left = i64::try_from(count).unwrap_or(i64::MAX);
-        let stamp = match self.options.told_time() {
-            Some(told) => told,
-            None => SystemClock.now().as_millis(),
-        };
-        let mut ids = Vec::with_capacity(count);
-        while left > 0 {
-            let (first, taken) = {
-                let mut block = self.block.lock();
-                let taken = left.min(block.left);
-                let first = block.next;
-                block.next += taken;
-                block.left -= taken;
-                (first, taken)
-            };
-            ids.extend((first..first + taken).map(|seq| Id { seq, stamp }.task_id()));
-            left -= taken;
-            if left > 0 {
-                self.refill(left).await?;
-            }
-        }
-        Ok(ids)
-    }
-
-    /// Gets more numbers: as many as are wanted now, and more when they are wanted often.
-    async fn refill(&self, wanted: i64) -> Result<()> {
-        let ahead = {
-            let mut block = self.block.lock();
-            let is_busy = block.asked_at.is_some_and(|at| at.elapsed() < BLOCK_PACE);
-            let most = self.options.ids_at_once_max;
-            block.size = if is_busy { (block.size * 2 + wanted).min(most) } else { 0 };
-            block.asked_at = Some(Instant::now());
-            wanted.max(block.size)
-        };
-        let session = self.submits.session().await?;
-        let row = session.one(sql::RESERVE, &[&ahead]).await?;
-        let first: i64 = row.map_or(0, |row| row.get(0));
-        let mut block = self.block.lock();
-        // Two callers at once: what the other has left is given up, which harms nobody.
-        (block.next, block.left) = (first, ahead);
-        Ok(())
-    }
-
     pub(super) async fn insert(&self, tasks: &[NewTask]) -> Result<Vec<Inserted>> {
         let mut answers: Answers = Vec::new();
         answers.resize_with(tasks.len(), || None);
@@ -133,7 +77,18 @@ impl Shared {
                 Err(error) => answers[at] = Some(Inserted::Bad(error)),
             }
         }
-        self.insert_valid(coming, is_plain, &mut answers).await?;
+        let mut stored = self.insert_valid(&coming, is_plain, &mut answers).await;
+        for _ in 0..PARTITION_TRIES {
+            if !lacks_partition(&stored) {
+                break;
+            }
+            let seqs = column(&coming, |one| one.id.seq);
+            let unknown = self.make_generations(&seqs).await?;
+            let strangers = coming.extract_if(.., |one| unknown.contains(&(one.id.seq >> 32)));
+            strangers.for_each(|one| answers[one.at] = Some(Inserted::Bad(not_ours(one.task))));
+            stored = self.insert_valid(&coming, is_plain, &mut answers).await;
+        }
+        stored?;
         answers
             .into_iter()
             .map(|answer| answer.ok_or_else(|| Error::corrupt("a task was not answered")))
@@ -142,7 +97,7 @@ impl Shared {
 
     async fn insert_valid(
         &self,
-        coming: Vec<Coming<'_>>,
+        coming: &[Coming<'_>],
         is_plain: bool,
         answers: &mut Answers,
     ) -> Result<()> {
@@ -157,11 +112,11 @@ impl Shared {
             kinds: self.kinds.learn(&session, kinds).await?,
         };
         if is_plain {
-            match self.insert_plain(&session, &names, &coming).await {
+            match self.insert_plain(&session, &names, coming).await {
                 Ok(()) => {
                     coming.iter().for_each(|one| answers[one.at] = Some(Inserted::New));
                     let mut news = News::default();
-                    for one in &coming {
+                    for one in coming {
                         if !news.ready.contains(&one.task.queue) {
                             news.ready.push(one.task.queue.clone());
                         }
@@ -173,7 +128,7 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        let blocked = self.insert_together(&names, &coming, answers).await?;
+        let blocked = self.insert_together(&names, coming, answers).await?;
         // Another's open transaction on a key holds up those who want that key, and nobody else.
         let mut patience = PATIENCE;
         for one in coming.iter().filter(|one| blocked.contains(&one.at)) {
@@ -198,8 +153,7 @@ impl Shared {
     fn receive<'t>(&self, at: usize, task: &'t NewTask) -> Result<Coming<'t>> {
         task.validate(&self.options.limits)?;
         let Some(id) = Id::of(&task.id) else {
-            let text = format!("task id {} is not one that this store has reserved", task.id);
-            return Err(Error::invalid(text));
+            return Err(not_ours(task));
         };
         let idempotency =
             task.idempotency_key.as_ref().map(|key| idempotency_digest(task.kind.as_str(), key));
@@ -331,7 +285,11 @@ impl Shared {
             let holder = one.idempotency.and_then(|digest| keys.get(&digest));
             seqs.extend(holder.map(|(holder, _)| holder.seq));
         }
-        let mut twins = find_twins(session, &seqs, now).await?;
+        let (mut twins, gone) = find_twins(session, &seqs, now).await?;
+        if !gone.is_empty() {
+            session.all(sql::PRUNE_LOCK, &[]).await?;
+            session.execute(sql::INSERT_OVER_GONE, &[&gone]).await?;
+        }
         let mut batch = Batch::new(now, self.options.limits.error_bytes_max);
         let mut answers = Vec::with_capacity(coming.len());
         let mut taken: Vec<(KeyDigest, Id, Option<Timestamp>)> = Vec::new();
@@ -516,11 +474,12 @@ async fn find_keys(
     Ok(rows.iter().filter_map(read).collect())
 }
 
+/// What is there under these numbers, and which of them have rows of tasks that are gone.
 async fn find_twins(
     session: &Session,
     seqs: &Vec<i64>,
     now: Timestamp,
-) -> Result<HashMap<i64, Twin>> {
+) -> Result<(HashMap<i64, Twin>, Vec<i64>)> {
     let rows = session.all(sql::INSERT_TWINS, &[seqs, &now.as_millis()]).await?;
     let read = |row: &tokio_postgres::Row| {
         let kind = row.get::<_, Option<&str>>(2).unwrap_or_default();
@@ -528,7 +487,8 @@ async fn find_twins(
         let fingerprint = fingerprint(kind, queue, row.get(4));
         (row.get(0), Twin { stamp: row.get(1), fingerprint, is_over: row.get(5) })
     };
-    Ok(rows.iter().map(read).collect())
+    let (gone, there): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get(6));
+    Ok((there.into_iter().map(read).collect(), gone.iter().map(|row| row.get(0)).collect()))
 }
 
 /// Looks whether a key is held by another task; holders whose retention is over go to `over`.
@@ -584,6 +544,10 @@ fn repeated(one: &Coming<'_>, twin: &Twin) -> Inserted {
     }
     let text = format!("id {} is in use by another task", one.task.id);
     Inserted::Bad(Error::new(ErrorKind::Conflict, text))
+}
+
+fn not_ours(task: &NewTask) -> Error {
+    Error::invalid(format!("task id {} is not one that this store has reserved", task.id))
 }
 
 fn print_of(task: &NewTask) -> [u8; 16] {

@@ -38,7 +38,9 @@ impl Walk<'_> {
         if are_rare && self.filter.tag.is_none() {
             return self.step_through_rare(session, below).await;
         }
-        let floor = self.floor(session, below).await?;
+        let Some((below, floor)) = self.stretch(session, below).await? else {
+            return Ok(step(Vec::new(), None));
+        };
         let bits: i32 = match states.is_empty() {
             true => i32::MAX,
             false => states.iter().fold(0, |bits, state| bits | 1 << state.as_number()),
@@ -118,14 +120,10 @@ impl Walk<'_> {
         extras.is_ok_and(|extras| extras.tags.contains(tag))
     }
 
-    /// The number just below the stretch that this step looks at. Without a filter every task counts,
-    /// and the limit alone is bound enough.
-    async fn floor(&self, session: &Session, below: i64) -> Result<Option<i64>> {
-        if *self.filter == Filter::default() {
-            return Ok(None);
-        }
-        let row = session.one(sql::LIST_FLOOR, &[&below, &as_i64(SCAN_MAX)]).await?;
-        Ok(row.map(|row| row.get(0)))
+    /// The numbers just above and just below the stretch that this step looks at; nothing at the end.
+    async fn stretch(&self, session: &Session, below: i64) -> Result<Option<(i64, Option<i64>)>> {
+        let row = session.one(sql::LIST_STRETCH, &[&below, &as_i64(SCAN_MAX)]).await?;
+        Ok(row.map(|row| (row.get::<_, i64>(0).saturating_add(1), row.get(1))))
     }
 }
 

@@ -14,6 +14,10 @@ use crate::schema::Migration;
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "0001_tasks", sql: include_str!("../../migrations/postgres/0001_tasks.sql") },
     Migration {
+        name: "0002_generations",
+        sql: include_str!("../../migrations/postgres/0002_generations.sql"),
+    },
+    Migration {
         name: "0003_functions",
         sql: include_str!("../../migrations/postgres/0003_functions.sql"),
     },
@@ -59,6 +63,17 @@ async fn apply(session: &Session, options: &PostgresOptions) -> Result<()> {
     let version = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
     session.execute(sql::SCHEMA_VERSION_SET, &[&version]).await?;
     Ok(())
+}
+
+/// The schema as text, for the dump that makes migrations reviewable.
+pub(super) async fn dump(session: &Session) -> Result<String> {
+    let rows = session.all(sql::SCHEMA, &[]).await?;
+    let parts: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    Ok(format!(
+        "-- The schema of the PostgreSQL store, version {}. Written by `cargo xtask schema`; do not edit.\n\n{};\n",
+        MIGRATIONS.len(),
+        parts.join(";\n\n"),
+    ))
 }
 
 /// How many migrations were applied; none where windlass has no tables yet.

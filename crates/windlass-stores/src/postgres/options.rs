@@ -9,6 +9,8 @@ use windlass_core::Clock;
 use windlass_core::config::Config;
 use windlass_core::limits::Limits;
 
+use super::generation::GenerationRules;
+
 /// Where the server is, and how it is treated.
 #[derive(Clone)]
 pub struct PostgresOptions {
@@ -23,6 +25,7 @@ pub struct PostgresOptions {
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) limits: Limits,
     pub(super) ids_at_once_max: i64,
+    pub(super) generation_rules: GenerationRules,
 }
 
 /// What a server must show of itself when it speaks TLS.
@@ -50,6 +53,7 @@ impl PostgresOptions {
             clock: None,
             limits: Config::default().limits,
             ids_at_once_max: 10_000,
+            generation_rules: GenerationRules::default(),
         }
     }
 
@@ -113,6 +117,12 @@ impl PostgresOptions {
     #[must_use]
     pub fn ids_at_once(self, most: u32) -> Self {
         Self { ids_at_once_max: i64::from(most), ..self }
+    }
+
+    /// Other rules than the defaults for dropping old tasks.
+    #[must_use]
+    pub fn generations(self, rules: GenerationRules) -> Self {
+        Self { generation_rules: rules, ..self }
     }
 
     /// The time that statements are told, if it is not the server's.

@@ -37,6 +37,9 @@ impl Shared {
             room => read(session.all(sql::PRUNE_DONE, &[&now.as_millis(), &room]).await?),
         };
         let done = (cancelled.len() + completed.len()) as u64;
+        if done > 0 {
+            session.all(sql::PRUNE_LOCK, &[]).await?;
+        }
         self.remove(session, &cancelled, State::Cancelled).await?;
         self.remove(session, &completed, State::Completed).await?;
         let next_due = next_due(session, sql::PRUNE_NEXT).await?;
@@ -44,7 +47,8 @@ impl Shared {
         Ok(DutyReport { done, has_more, next_due, skipped_bad: 0 })
     }
 
-    /// Removes tasks that stand in no place any more, with the keys that go with their records.
+    /// Lets go of tasks that stand in no place any more, with the keys that go with their records. Their
+    /// rows go with their generation.
     async fn remove(&self, session: &Session, seqs: &Vec<i64>, state: State) -> Result<()> {
         if seqs.is_empty() {
             return Ok(());
@@ -57,7 +61,7 @@ impl Shared {
             let holders: Vec<i64> = keyed.iter().map(|row| row.get(0)).collect();
             session.execute(sql::KEY_FREE, &[&digests, &holders]).await?;
         }
-        let counts = session.all(sql::FORGET, &[seqs]).await?;
+        let counts = session.all(sql::PRUNE_ROWS, &[seqs]).await?;
         let queues: Vec<i32> = counts.iter().map(|row| row.get(0)).collect();
         let priorities: Vec<i16> = counts.iter().map(|row| row.get(1)).collect();
         let minus = |row: &tokio_postgres::Row| -i32::try_from(row.get::<_, i64>(2)).unwrap_or(0);
@@ -85,7 +89,8 @@ impl Shared {
     }
 
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
-        let report = transaction!(self.pool, session => self.tend_keys(session, duty))?;
+        let mut report = transaction!(self.pool, session => self.tend_keys(session, duty))?;
+        report.has_more |= self.tend_generations(duty).await?;
         self.fold_now_and_then().await;
         Ok(report)
     }
@@ -128,7 +133,7 @@ impl Shared {
             }
             // Behind a pooler it would run under nobody knows which search path; the server's own
             // thresholds for these tables are low.
-            if vacuums && !self.options.is_pooled {
+            if vacuums && !self.options.is_pooled && is_owner(&held.session).await? {
                 done = done.and(held.session.control(sql::TEND_VACUUM).await);
             }
             held.back();
@@ -140,6 +145,12 @@ impl Shared {
             tracing::debug!(error = error.chain(), "counts or dead rows were left as they are");
         }
     }
+}
+
+/// Whether this role may vacuum. The server only warns others, but into its log, again and again.
+async fn is_owner(session: &Session) -> Result<bool> {
+    let row = session.one(sql::TEND_OWNER, &[]).await?;
+    Ok(row.is_some_and(|row| row.get(0)))
 }
 
 /// When the small chores were last done.

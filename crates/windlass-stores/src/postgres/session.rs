@@ -248,15 +248,16 @@ fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
         "SET search_path TO \"{schema}\"; SET synchronous_commit TO {commit}; SET jit TO off;
          SET idle_in_transaction_session_timeout TO '60s'; SET client_min_messages TO warning;"
     );
-    // Small tables look empty after each vacuum, and plans made then are bad for hours.
+    // Small tables look empty after each vacuum and new partitions are, and plans made then are bad
+    // for hours: they read a whole table for a few rows.
     if purpose != Purpose::News {
-        text.push_str("SET enable_seqscan TO off;");
+        text.push_str(
+            "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET enable_mergejoin TO off;
+             SET max_parallel_workers_per_gather TO 0;",
+        );
     }
     if purpose == Purpose::Hot {
-        text.push_str(
-            "SET enable_hashjoin TO off; SET enable_mergejoin TO off; SET enable_bitmapscan TO off;
-             SET plan_cache_mode TO force_generic_plan;",
-        );
+        text.push_str("SET enable_bitmapscan TO off; SET plan_cache_mode TO force_generic_plan;");
     }
     text
 }

@@ -3,11 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
 #[cfg(feature = "postgres")]
+mod pgbouncer;
+#[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 #[cfg(feature = "postgres")]
-pub(crate) use postgres::{PgBouncerSubject, PostgresSubject};
+pub(crate) use pgbouncer::PgBouncerSubject;
+#[cfg(feature = "postgres")]
+pub(crate) use postgres::PostgresSubject;
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::SqliteSubject;

@@ -6,76 +6,51 @@ use std::time::Duration;
 use async_trait::async_trait;
 use windlass_core::{ManualClock, Store, TaskId};
 use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
-use windlass_stores::postgres::{PostgresOptions, PostgresStore};
-use windlass_testkit::{PgBouncer, PostgresServer, Subject};
+use windlass_stores::postgres::{GenerationRules, PostgresOptions, PostgresStore};
+use windlass_testkit::{PostgresServer, Subject};
 
 /// A schema of its own on the server that all tests of the process share, with a clock that only the
 /// test moves.
 pub(crate) struct PostgresSubject {
     clock: Arc<ManualClock>,
     store: Arc<PostgresStore>,
-    schema: String,
-    way: Way,
-}
-
-/// How a store reaches its server.
-#[derive(Clone, Copy)]
-enum Way {
-    Straight,
-    Pooled,
+    pub(crate) schema: String,
+    url: String,
 }
 
 impl PostgresSubject {
-    async fn open(way: Way) -> Self {
+    /// A subject at the URL of a schema.
+    pub(crate) async fn at(url: impl Fn(&str) -> String) -> Self {
         let clock = Arc::new(ManualClock::default());
         let schema = PostgresServer::new_schema();
-        let store = PostgresStore::open(options(way, &schema, &clock)).await.unwrap();
-        Self { clock, store: Arc::new(store), schema, way }
+        let url = url(&schema);
+        let store = PostgresStore::open(options_at(&url, &clock)).await.unwrap();
+        Self { clock, store: Arc::new(store), schema, url }
     }
 }
 
-/// The same through a pooler that gives a connection for one transaction at a time.
-pub(crate) struct PgBouncerSubject(PostgresSubject);
+/// Every tend moves to a new generation, drops what is empty and copies what is hollow: whatever is
+/// asked of the store must not notice.
+const RESTLESS: GenerationRules = GenerationRules {
+    used_max: 1,
+    used_when_busy: 1,
+    age_when_busy: Duration::ZERO,
+    age_max: Duration::ZERO,
+    count_max: 4,
+    merged_at_once: 2,
+    garbage_min: 1,
+    rest: Duration::ZERO,
+};
 
-#[async_trait]
-impl Subject for PgBouncerSubject {
-    async fn fresh() -> Self {
-        Self(PostgresSubject::open(Way::Pooled).await)
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        self.0.store()
-    }
-
-    async fn another(&self) -> Arc<dyn Store> {
-        self.0.another().await
-    }
-
-    fn advance(&self, by: Duration) {
-        self.0.advance(by);
-    }
-
-    async fn spoil(&self, task: &TaskId) -> bool {
-        self.0.spoil(task).await
-    }
-
-    async fn rows_kept(&self) -> Option<u64> {
-        self.0.rows_kept().await
-    }
-}
-
-fn options(way: Way, schema: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
-    let url = match way {
-        Way::Straight => PostgresServer::shared().url(schema),
-        Way::Pooled => PgBouncer::shared().url(schema),
-    };
+pub(crate) fn options_at(url: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
     // One id at a time: what is reserved later has the higher number. Fast: the server is careless, and
     // a store that was to be durable there would be found to be in trouble.
-    PostgresOptions::of_url(&url).unwrap().fast().clock(clock.clone()).ids_at_once(1)
+    let options = PostgresOptions::of_url(url).unwrap().generations(RESTLESS).fast();
+    options.clock(clock.clone()).ids_at_once(1)
 }
 
 /// A connection behind the store's back.
-async fn connect(schema: &str) -> Client {
+pub(crate) async fn connect(schema: &str) -> Client {
     let url = PostgresServer::shared().url(schema);
     let (plain, _) = url.split_once("&schema=").unwrap();
     let config: Config = plain.parse().unwrap();
@@ -94,7 +69,7 @@ fn number(task: &TaskId) -> i64 {
 #[async_trait]
 impl Subject for PostgresSubject {
     async fn fresh() -> Self {
-        Self::open(Way::Straight).await
+        Self::at(|schema| PostgresServer::shared().url(schema)).await
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -102,7 +77,7 @@ impl Subject for PostgresSubject {
     }
 
     async fn another(&self) -> Arc<dyn Store> {
-        Arc::new(PostgresStore::open(options(self.way, &self.schema, &self.clock)).await.unwrap())
+        Arc::new(PostgresStore::open(options_at(&self.url, &self.clock)).await.unwrap())
     }
 
     fn advance(&self, by: Duration) {
@@ -122,10 +97,14 @@ impl Subject for PostgresSubject {
 
     async fn rows_kept(&self) -> Option<u64> {
         let client = connect(&self.schema).await;
-        let text = "SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM uniq)
-            + (SELECT count(*) FROM keyed) + (SELECT count(*) FROM result)
-            + (SELECT count(*) FROM progress) + (SELECT count(*) FROM fate AS f
-                WHERE NOT EXISTS (SELECT FROM task AS t WHERE t.seq = f.seq))";
+        // Rows of tasks that are gone wait for their generation, which has tests of its own.
+        let text = "WITH there AS (SELECT seq FROM record WHERE state IS NOT NULL),
+              gone AS (SELECT seq FROM task EXCEPT SELECT seq FROM there)
+            SELECT (SELECT count(*) FROM there) + (SELECT count(*) FROM uniq)
+            + (SELECT count(*) FROM keyed WHERE seq NOT IN (SELECT seq FROM gone))
+            + (SELECT count(*) FROM result WHERE seq NOT IN (SELECT seq FROM gone))
+            + (SELECT count(*) FROM progress) + (SELECT count(*) FROM fate
+                WHERE seq NOT IN (SELECT seq FROM there))";
         let count: i64 = client.query_one(text, &[]).await.unwrap().get(0);
         Some(count.unsigned_abs())
     }
