@@ -33,6 +33,7 @@ impl Shared {
         let findings = match depth {
             Depth::Ping => Vec::new(),
             Depth::Full | Depth::Repair => {
+                session.wait_patiently(true);
                 let mut findings = findings(session, now).await?;
                 findings.extend(server::findings(session, self.options.is_durable).await?);
                 findings
@@ -44,6 +45,7 @@ impl Shared {
 
     /// Counts the tasks anew, while nobody else writes.
     async fn repair_counts(&self, session: &Session) -> Result<()> {
+        session.wait_patiently(true);
         session.control(sql::LOCK_ALL).await?;
         let counted = counts(session, sql::COUNTED).await?;
         session.all(sql::COUNTS_CLEAR, &[]).await?;
