@@ -17,6 +17,8 @@ const NEEDS: &[Need] = &[
     Need { program: "curl", package: "curl", purpose: "the README's tour" },
     Need { program: "mount", package: "mount", purpose: "torture power-cut" },
     // The package also sets up a server of its own, which tests leave alone: they start theirs.
+    // Its own instance is left alone, too.
+    Need { program: "pgbouncer", package: "pgbouncer", purpose: "tests of pooled connections" },
     Need { program: "initdb", package: "postgresql", purpose: "tests of the PostgreSQL store" },
 ];
 

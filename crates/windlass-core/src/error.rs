@@ -53,6 +53,9 @@ pub enum Reason {
     ReadOnly,
     /// The store's disk or memory is full.
     StorageFull,
+    /// A key of the task is in someone's transaction that is still open: it is not known yet who will
+    /// hold it.
+    KeyBusy,
 }
 
 /// An error with its kind, its text and its cause.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::time::Instant;
 use windlass_core::config::Config;
 use windlass_core::dice::Dice;
 use windlass_core::store::{
@@ -21,6 +23,10 @@ use crate::worker::WorkerBuilder;
 
 /// Most tasks that one insert carries.
 const BATCH_MAX: usize = 1_000;
+/// How long a submit asks again whether its key is free that is in someone's open transaction, and
+/// how long after each other.
+const KEY_BUSY_MAX: Duration = Duration::from_secs(30);
+const KEY_BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// How often a submit is repeated, with the same ids, while the store is away.
 const REPEATS_MAX: u32 = 3;
 
@@ -85,16 +91,43 @@ impl Client {
     /// after those without. All of them go their way also when the caller stops waiting.
     pub async fn insert_all(&self, tasks: Vec<NewTask>) -> Vec<Result<(TaskId, Inserted)>> {
         let keyed_marks: Vec<_> = tasks.iter().map(is_keyed).collect();
-        let (keyed, plain) = tasks.into_iter().partition(is_keyed);
+        let (keyed, plain): (Vec<_>, _) = tasks.into_iter().partition(is_keyed);
+        let mut keyed_tasks = keyed.clone().into_iter();
         let mut keyed = self.inner.keyed.send_all(keyed).into_iter();
         let mut plain = self.inner.plain.send_all(plain).into_iter();
         let mut answers = Vec::with_capacity(keyed_marks.len());
         for is_keyed in keyed_marks {
             let answer = if is_keyed { keyed.next() } else { plain.next() };
             let answer = answer.expect("each task has one answer");
-            answers.push(answer.await.unwrap_or_else(|_| Err(runtime_ended())));
+            let task = if is_keyed { keyed_tasks.next() } else { None };
+            let answer = answer.await.unwrap_or_else(|_| Err(runtime_ended()));
+            answers.push(self.settle(task, answer));
         }
-        answers
+        join_all(answers).await
+    }
+
+    /// Sends a task by itself that was not decided with its batch, since a key of it is in someone's
+    /// open transaction, until it is: only who wants that key waits for the end of that transaction.
+    async fn settle(
+        &self,
+        task: Option<NewTask>,
+        answer: Result<(TaskId, Inserted)>,
+    ) -> Result<(TaskId, Inserted)> {
+        let (id, mut told) = answer?;
+        let Some(task) = task else { return Ok((id, told)) };
+        let is_busy = |told: &Inserted| match told {
+            Inserted::Bad(error) => error.reason() == Reason::KeyBusy,
+            Inserted::New | Inserted::Existing { .. } | Inserted::Conflict { .. } => false,
+        };
+        let task = NewTask { id: id.clone(), ..task };
+        let (started, mut dice) = (Instant::now(), Dice::thrown());
+        while is_busy(&told) && started.elapsed() < KEY_BUSY_MAX {
+            tokio::time::sleep(KEY_BUSY_PAUSE.mul_f64(0.5 + dice.unit())).await;
+            let answers = self.inner.store.insert(vec![task.clone()]).await?;
+            let answer = answers.into_iter().next();
+            told = answer.ok_or_else(|| Error::corrupt("an insert without an answer"))?;
+        }
+        Ok((id, told))
     }
 
     /// Submits a task of any kind by name; for callers that have no type for it.
@@ -105,8 +138,13 @@ impl Client {
         options: Options,
     ) -> Result<(TaskId, bool)> {
         let task = options.into_task(kind, payload, &self.inner.config)?;
-        let batcher = if is_keyed(&task) { &self.inner.keyed } else { &self.inner.plain };
-        let (id, inserted) = batcher.send(task).await?;
+        let (id, inserted) = match is_keyed(&task) {
+            true => {
+                let answer = self.inner.keyed.send(task.clone()).await;
+                self.settle(Some(task), answer).await?
+            }
+            false => self.inner.plain.send(task).await?,
+        };
         accept(id, inserted)
     }
 
@@ -156,6 +194,13 @@ impl Client {
         &self.inner.config
     }
 
+    /// What a submit by other means came to.
+    #[doc(hidden)]
+    pub fn accept<T: Task>(self, (id, inserted): (TaskId, Inserted)) -> Result<Handle<T>> {
+        let (id, is_new) = accept(id, inserted)?;
+        Ok(Handle::new(self, id, is_new))
+    }
+
     async fn change(&self, id: &TaskId, action: Action) -> Result<Changed> {
         let target = Target::Tasks(vec![id.clone()]);
         let params = ChangeParams { target, action, only_in: Vec::new(), by: None };
@@ -180,16 +225,12 @@ pub struct Enqueue<T> {
 }
 
 impl<T: Task> Enqueue<T> {
-    /// Submits at once by other means than the client's, such as the caller's own transaction.
+    /// The task, for those who submit it by other means than the client's, such as the caller's own
+    /// transaction; [`Client::accept`] makes a handle of the answer.
     #[doc(hidden)]
-    pub fn submit_by(
-        self,
-        insert: impl FnOnce(&dyn Store, NewTask) -> Result<(TaskId, Inserted)>,
-    ) -> Result<Handle<T>> {
+    pub fn into_parts(self) -> Result<(Client, NewTask)> {
         let task = self.options.into_task(T::KIND, self.payload?, self.client.config())?;
-        let (id, inserted) = insert(&**self.client.store(), task)?;
-        let (id, is_new) = accept(id, inserted)?;
-        Ok(Handle::new(self.client, id, is_new))
+        Ok((self.client, task))
     }
 }
 

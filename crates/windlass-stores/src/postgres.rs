@@ -11,6 +11,7 @@ mod batch;
 mod beat;
 mod change;
 mod claim;
+mod digest;
 mod document;
 mod error;
 mod expire;
@@ -26,6 +27,7 @@ mod names;
 mod news;
 mod options;
 mod pool;
+mod pooled;
 mod promote;
 mod prune;
 mod read;
@@ -36,6 +38,7 @@ mod session;
 mod sql;
 mod tls;
 mod url;
+mod within;
 
 use std::fmt;
 use std::future::Future;
@@ -53,12 +56,15 @@ use windlass_core::store::{
     Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
     Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
 };
-use windlass_core::unique::{UniqueScope, idempotency_digest};
+use windlass_core::unique::UniqueScope;
 use windlass_core::{Error, NewTask, Result, Store, TaskId, TaskRecord, Timestamp, WorkerId};
 
 pub use generation::GenerationRules;
 pub use options::{PostgresOptions, Trust};
+#[cfg(feature = "sqlx-0_9")]
+pub use sqlx;
 pub use tokio_postgres;
+pub use within::{Bell, Connection};
 
 use crate::wakes::Wakes;
 use names::Names;
@@ -89,9 +95,13 @@ struct Shared {
     work: Link,
     telling: Link,
     pool: Pool,
+    /// For submits that wait for a key of someone's open transaction.
+    patient: Pool,
     queues: Names,
     kinds: Names,
     block: Mutex<reserve::Block>,
+    /// Tells the schema from any other, once it was asked.
+    identity: Mutex<Option<String>>,
     /// How many ranges the next claim had better lock.
     claim_ranges: AtomicI64,
     chores: Mutex<prune::Chores>,
@@ -118,10 +128,7 @@ impl PostgresStore {
 
     /// A handle with connections of its own, made when they are needed.
     fn on(options: Arc<PostgresOptions>, wakes: Arc<Wakes>) -> Self {
-        let digest = idempotency_digest("schema", &options.schema).0;
-        let mut salt = [0; 8];
-        salt.copy_from_slice(&digest[..8]);
-        let salt = i64::from_le_bytes(salt);
+        let salt = digest::schema_salt(&options.schema);
         let shared = Arc::new_cyclic(|this: &Weak<Shared>| Shared {
             this: this.clone(),
             name: Uuid::new_v4().simple().to_string(),
@@ -131,9 +138,11 @@ impl PostgresStore {
             work: Link::new(Arc::clone(&options), Purpose::Hot, forgetting(this)),
             telling: Link::new(Arc::clone(&options), Purpose::News, || {}),
             pool: Pool::new(Arc::clone(&options)),
+            patient: Pool::new(Arc::clone(&options)),
             queues: Names::of_queues(),
             kinds: Names::of_kinds(),
             block: Mutex::default(),
+            identity: Mutex::default(),
             claim_ranges: AtomicI64::new(16),
             chores: Mutex::default(),
             patience: Mutex::default(),
@@ -164,6 +173,7 @@ fn forgetting(this: &Weak<Shared>) -> impl Fn() + Send + Sync + 'static {
             shared.queues.forget();
             shared.kinds.forget();
             *shared.block.lock() = reserve::Block::default();
+            *shared.identity.lock() = None;
         }
     }
 }
@@ -264,7 +274,7 @@ impl Store for PostgresStore {
                 schedule_resolution: Duration::from_millis(1),
                 list_order: ListOrder::NewestReserved,
                 is_shared: true,
-                has_transactions: false,
+                has_transactions: true,
                 has_events: false,
                 has_series: false,
             },

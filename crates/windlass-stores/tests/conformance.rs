@@ -22,3 +22,10 @@ mod postgres {
 
     windlass_testkit::conformance!(PostgresSubject);
 }
+
+#[cfg(feature = "postgres")]
+mod pgbouncer {
+    use crate::subjects::PgBouncerSubject;
+
+    windlass_testkit::conformance!(PgBouncerSubject);
+}

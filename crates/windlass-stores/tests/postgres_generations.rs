@@ -4,12 +4,14 @@
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
+#[path = "postgres_generations/roles.rs"]
+mod roles;
 #[path = "subjects/postgres.rs"]
 mod subject;
 
 use std::sync::Arc;
 
-use subject::{PostgresSubject, connect};
+use subject::{PgBouncerSubject, PostgresSubject, connect};
 use uuid::Uuid;
 use windlass_core::store::{Depth, Filter, Inserted, ListParams, Severity};
 use windlass_core::{Ending, ErrorKind, State, TaskId};
@@ -134,6 +136,21 @@ async fn what_is_kept_longer_is_kept_byte_for_byte() {
     check_clean(&s, &client).await;
     let worker = s.worker().await;
     assert_eq!(s.claim(&worker, 9).await.len(), 3, "pending tasks go on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_pooler_it_is_all_the_same() {
+    let s = Scene::on(Arc::new(PgBouncerSubject::fresh().await));
+    let kept = mixed(&s).await;
+    s.tend().await;
+    s.advance(SECOND);
+    assert_eq!(s.prune().await.done, BRIEF as u64);
+    s.tend().await;
+    for id in &kept {
+        s.record(id).await;
+    }
+    s.submit(draft()).await;
+    s.books_balance("after upkeep").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -272,6 +289,20 @@ async fn submits_go_on_when_partitions_are_missing() {
     let ids = s.submit_all(drafts()).await;
     assert_eq!(ids.len(), 3, "over the end of a generation");
     s.tend().await;
+    check_clean(&s, &client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_sql_alone_a_missing_partition_is_made_and_what_is_gone_is_not_shown() {
+    let (s, client) = scene().await;
+    complete(&s, draft(), b"r").await;
+    s.advance(RETENTION);
+    s.prune().await;
+    assert_eq!(count(&client, "SELECT count(*) FROM task").await, 1, "its generation is open");
+    assert_eq!(count(&client, "SELECT count(*) FROM tasks").await, 0, "and nobody sees it");
+    client.batch_execute("SELECT setval('task_seq', 9::int8 << 32)").await.unwrap();
+    client.batch_execute("SELECT enqueue('work')").await.unwrap();
+    assert_eq!(count(&client, "SELECT count(*) FROM tasks").await, 1);
     check_clean(&s, &client).await;
 }
 

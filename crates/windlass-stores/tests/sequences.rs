@@ -23,3 +23,10 @@ mod postgres {
 
     windlass_testkit::sequences!(PostgresSubject);
 }
+
+#[cfg(feature = "postgres")]
+mod pgbouncer {
+    use crate::subjects::PgBouncerSubject;
+
+    windlass_testkit::sequences!(PgBouncerSubject);
+}

@@ -1,6 +1,8 @@
 //! Private servers: real ones, started by the tests themselves, gone with the process that started
 //! them however it ends.
 
+pub mod pgbouncer;
 pub mod postgres;
 
+pub use pgbouncer::PgBouncer;
 pub use postgres::PostgresServer;

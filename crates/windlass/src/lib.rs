@@ -34,14 +34,14 @@
 //! - [`Client`] submits and looks after tasks, [`Handle`] waits for one, [`Worker`] runs them.
 //! - [`testing`] runs handlers in tests without a database and without waiting.
 #![cfg_attr(
-    feature = "sqlite",
-    doc = "- [`transaction`] makes a task part of your own SQLite transaction."
+    any(feature = "sqlite", feature = "postgres"),
+    doc = "- [`transaction`] makes a task part of your own transaction, in SQLite or PostgreSQL."
 )]
 //!
 //! The guide is in `docs/guide` of the repository; every program in it is compiled and run as a test.
 
 pub mod testing;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub mod transaction;
 
 pub use windlass_core as core;
@@ -54,6 +54,12 @@ pub use windlass_engine::{
     Outcome, RawTask, Task, Unknown, Upkeep, UpkeepBuilder, Worker, WorkerBuilder, cancelled,
     discard, retry_after, snooze,
 };
+/// A driver of PostgreSQL, in the version whose transactions [`transaction::Within`] takes.
+#[cfg(feature = "sqlx-0_9")]
+pub use windlass_stores::postgres::sqlx;
+/// A driver of PostgreSQL, in the version whose transactions [`transaction::Within`] takes.
+#[cfg(feature = "postgres")]
+pub use windlass_stores::postgres::tokio_postgres;
 /// The driver of the embedded file, in the version whose transactions
 /// [`transaction::Within`] takes.
 #[cfg(feature = "sqlite")]
@@ -62,7 +68,7 @@ pub use windlass_stores::{Migration, Opening, SchemaStatus, open, open_as, schem
 
 /// Everything that a program with tasks and handlers needs.
 pub mod prelude {
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub use crate::transaction::{CompleteWithin, Within};
     pub use crate::{
         Backoff, Client, Configure, Context, Failure, Handle, Options, Outcome, Priority, Task,

@@ -1,44 +1,29 @@
 //! Tasks inside your own transactions, for stores that are the same database as your data.
 //!
-//! ```
-//! use windlass::prelude::*;
-//! use windlass::rusqlite::{Connection, TransactionBehavior};
-//! # use serde::{Deserialize, Serialize};
-//! # #[derive(Serialize, Deserialize)]
-//! # struct Ship { order: i64 }
-//! # impl Task for Ship { const KIND: &'static str = "order.ship"; type Output = (); }
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("shop.db");
-//! let client = windlass::connect(&format!("sqlite:{}", path.display())).await?;
-//! let mut shop = Connection::open(&path)?;
-//! # shop.execute_batch("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)")?;
-//!
-//! let tx = shop.transaction_with_behavior(TransactionBehavior::Immediate)?;
-//! tx.execute("INSERT INTO orders (item) VALUES ('a kite')", [])?;
-//! client.enqueue(Ship { order: tx.last_insert_rowid() }).within(&tx)?;
-//! tx.commit()?; // the order and its task, or neither
-//! # Ok(())
-//! # }
-//! ```
+//! | your transaction | feature | a submit | a completion |
+//! |---|---|---|---|
+//! | `rusqlite::Transaction` | `sqlite` | `client.enqueue(task).within(&tx)?` | `cx.complete_within(&tx, &output)?` |
+//! | `tokio_postgres::Transaction` | `postgres` | `client.enqueue(task).within(&tx).await?` | `cx.complete_within(&tx, &output).await?` |
+//! | `sqlx::PgConnection` | `sqlx-0_9` | `client.enqueue(task).within(&mut *tx).await?` | `cx.complete_within(&mut *tx, &output).await?` |
+
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::any::Any;
 
-use rusqlite::Transaction;
 use serde::Serialize;
 use windlass_core::{Error, Result, Store};
-use windlass_engine::{Context, Enqueue, Handle, Task};
-use windlass_stores::sqlite::{SqliteStore, rusqlite};
 
 /// Submits inside a transaction `X` of the caller's.
 #[diagnostic::on_unimplemented(
     message = "a task cannot be submitted within a `{X}`",
-    note = "for SQLite give `&windlass::rusqlite::Transaction`; a `rusqlite` of your own must be of the same version"
+    note = "give `&windlass::rusqlite::Transaction`, `&windlass::tokio_postgres::Transaction` or `&mut windlass::sqlx::PgConnection`; a driver of your own must be of the same version, and the feature `sqlite`, `postgres` or `sqlx-0_9` on"
 )]
 pub trait Within<X> {
-    /// What the submit answers: for SQLite, which does not wait, the handle itself.
+    /// What the submit answers: for SQLite, which does not wait, the handle itself; for PostgreSQL
+    /// something to await.
     type Answer;
 
     /// Submits the task inside the transaction: it exists if and only if the transaction commits.
@@ -46,22 +31,14 @@ pub trait Within<X> {
     /// The transaction must be on the same database as the client's store. Errors are as for any
     /// submit; besides, a store that is no such database is
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported). After an error the transaction is
-    /// as it was before the call.
+    /// as it was before the call, unless PostgreSQL itself has failed it.
     fn within(self, transaction: X) -> Self::Answer;
-}
-
-impl<T: Task> Within<&Transaction<'_>> for Enqueue<T> {
-    type Answer = Result<Handle<T>>;
-
-    fn within(self, transaction: &Transaction<'_>) -> Result<Handle<T>> {
-        self.submit_by(|store, task| sqlite(store)?.insert_within(transaction, task))
-    }
 }
 
 /// Completes the task that is being run inside a transaction `X` of its handler's.
 #[diagnostic::on_unimplemented(
     message = "a task cannot be completed within a `{X}`",
-    note = "for SQLite give `&windlass::rusqlite::Transaction`; a `rusqlite` of your own must be of the same version"
+    note = "give `&windlass::rusqlite::Transaction`, `&windlass::tokio_postgres::Transaction` or `&mut windlass::sqlx::PgConnection`; a driver of your own must be of the same version, and the feature `sqlite`, `postgres` or `sqlx-0_9` on"
 )]
 pub trait CompleteWithin<X> {
     /// What the completion answers.
@@ -77,24 +54,11 @@ pub trait CompleteWithin<X> {
     fn complete_within<O: Serialize>(&self, transaction: X, output: &O) -> Self::Answer;
 }
 
-impl<S> CompleteWithin<&Transaction<'_>> for Context<S> {
-    type Answer = Result<()>;
-
-    fn complete_within<O: Serialize>(
-        &self,
-        transaction: &Transaction<'_>,
-        output: &O,
-    ) -> Result<()> {
-        let completion = self.completion(output)?;
-        sqlite(&**self.client().store())?.complete_within(transaction, &completion)
-    }
-}
-
-/// The store, if it is an SQLite file.
-fn sqlite(store: &dyn Store) -> Result<&SqliteStore> {
+/// The store, if it is one of this sort.
+fn store_of<'s, S: Store>(store: &'s dyn Store, sort: &str) -> Result<&'s S> {
     let name = store.profile().name;
     let any: &dyn Any = store;
     any.downcast_ref().ok_or_else(|| {
-        Error::unsupported(format!("a store of type {name} takes no transactions of SQLite"))
+        Error::unsupported(format!("a store of type {name} takes no transactions of {sort}"))
     })
 }

@@ -4,13 +4,17 @@
 
 use std::process::Command;
 
+use windlass_testkit::PostgresServer;
+use windlass_testkit::servers::postgres::Care;
+
 /// Runs an example in an empty folder; answers what it printed.
-fn run(example: &str) -> String {
+fn run(example: &str, database: Option<String>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--manifest-path", manifest, "--example", example])
         .current_dir(folder.path())
+        .envs(database.map(|url| ("DATABASE_URL", url)))
         .output()
         .unwrap();
     let (said, complained) =
@@ -21,8 +25,29 @@ fn run(example: &str) -> String {
 }
 
 fn check(example: &str, expected: &str) {
-    let said = run(example);
+    let said = run(example, None);
     assert!(said.contains(expected), "{example} says: {said}");
+}
+
+/// The same, with a PostgreSQL of its own.
+fn check_with_database(example: &str, expected: &str) {
+    let server = PostgresServer::start(Care::Careless);
+    let url = server.tcp_url("windlass");
+    let (plain, _) = url.split_once('?').unwrap();
+    let said = run(example, Some(plain.into()));
+    assert!(said.contains(expected), "{example} says: {said}");
+}
+
+#[test]
+fn postgres_signup() {
+    let said = "ada: 201\na-name-that-is-far-too-long: 422\ngrace: 201\n\
+                letters: Welcome, ada! Welcome, grace!";
+    check_with_database("postgres_signup", said);
+}
+
+#[test]
+fn postgres_trigger() {
+    check_with_database("postgres_trigger", "order 1: a kite is on its way\n");
 }
 
 #[test]

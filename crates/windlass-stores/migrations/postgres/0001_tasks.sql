@@ -81,8 +81,10 @@ CREATE TABLE lease (
   los        int8[] NOT NULL,                      -- the ranges as they were taken: where each began,
   positions  int8[] NOT NULL,                      -- where it stood,
   sinces     int8[] NOT NULL,                      -- and since when
-  ranges     int8multirange NOT NULL               -- what is still open
+  ranges     int8multirange NOT NULL,              -- what is still open
+  epoch      int8                                  -- of a run that was given a lease of its own: the token of its claim
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+CREATE INDEX lease_epoch ON lease (epoch) WHERE epoch IS NOT NULL;
 
 CREATE TABLE deferred (
   seq      int8 PRIMARY KEY,
@@ -248,7 +250,7 @@ BEGIN
     IF FOUND THEN
       SELECT x.* INTO r FROM lease AS x WHERE x.token = r.token AND x.ranges @> wanted FOR UPDATE;
       IF NOT FOUND THEN CONTINUE; END IF;
-      state := 2; at_token := r.token; at_worker := r.worker; at_claimed := r.claimed_at;
+      state := 2; at_token := coalesce(r.epoch, r.token); at_worker := r.worker; at_claimed := r.claimed_at;
       SELECT p.position, p.since INTO at_position, at_since
         FROM unnest(r.los, r.positions, r.sinces) AS p (lo, position, since)
         WHERE p.lo <= wanted ORDER BY p.lo DESC LIMIT 1;
@@ -328,7 +330,7 @@ SELECT t.seq, t.stamp, t.created_at, t.timeout_ms, t.max_retries, t.max_crashes,
   coalesce(f.attempts, 0) + (l.token IS NOT NULL OR x.token IS NOT NULL)::int4 AS attempts,
   coalesce(f.crashes, 0) AS crashes,
   coalesce(x.retention_ms, f.retention_ms, t.retention_ms) AS retention_ms,
-  coalesce(l.token, x.token, f.token) AS token,
+  coalesce(l.epoch, l.token, x.token, f.token) AS token,
   w.id AS worker,
   coalesce(l.claimed_at, x.claimed_at, f.claimed_at) AS claimed_at,
   l.token IS NOT NULL AND coalesce(f.cancel, false) AS is_cancel_requested,

@@ -5,6 +5,7 @@
 //! transaction that takes the tasks out of their leases, decides and puts them where they belong.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
 use windlass_core::{Claimed, Result, State, Transition, duration};
@@ -21,6 +22,9 @@ use crate::wakes::News;
 
 /// How often what is still open of refused claims is sent again, at once.
 const AGAIN_MAX: usize = 8;
+/// How often, and how long after each other, a run is looked for that a transaction is completing.
+const ATTACH_TURNS: usize = 5;
+const ATTACH_PAUSE: Duration = Duration::from_millis(50);
 
 /// A report that may be valid.
 struct Report<'t> {
@@ -103,10 +107,12 @@ impl Shared {
         if transitions.is_empty() {
             return Ok(Commit::Waits);
         }
-        session.statement(sql::FINISH).await?;
+        session.prepare(sql::FINISH).await?;
         let names = transitions.iter().map(|transition| transition.queue.as_str());
         self.queues.learn(session, names).await?;
-        Ok(if session.is_closed() { Commit::Waits } else { Commit::IsFollowed })
+        // Behind a pooler the claim may go to a server that has crashed since, and is back.
+        let is_one_server = !session.is_closed() && !self.options.is_pooled;
+        Ok(if is_one_server { Commit::IsFollowed } else { Commit::Waits })
     }
 
     /// Gives back what was claimed and cannot be told to the worker. Where this fails too, its next
@@ -157,19 +163,73 @@ impl Shared {
                 others.push(report);
             }
         }
-        if !successes.is_empty() {
-            unsure.extend(self.finish(session, successes, commit, &mut outcomes, news).await?);
-        }
-        if !others.is_empty() {
-            unsure.extend(self.end(others, &mut outcomes).await?);
+        let lost =
+            self.apply_sorted(session, successes, others, commit, &mut outcomes, news).await?;
+        // What has a lease of its own was to be completed in a transaction, and was not.
+        let (back, lost): (Vec<_>, Vec<_>) = self.attach(lost).await?;
+        unsure.extend(lost);
+        if !back.is_empty() {
+            let (successes, others): (Vec<_>, Vec<_>) =
+                back.into_iter().partition(|report| is_success(report.transition));
+            let commit = Commit::Waits;
+            unsure.extend(
+                self.apply_sorted(session, successes, others, commit, &mut outcomes, news).await?,
+            );
         }
         if !unsure.is_empty() {
             let held = self.pool.get().await?;
-            let told = tell_refusals(&held.session, &unsure, &mut outcomes).await;
+            let told = tell_refusals(&held.session, &unsure, &mut outcomes, news).await;
             held.back();
             told?;
         }
         Ok(outcomes)
+    }
+
+    /// Records endings; answers the reports that were not accepted.
+    async fn apply_sorted<'t>(
+        &self,
+        session: &Session,
+        successes: Vec<Report<'t>>,
+        others: Vec<Report<'t>>,
+        commit: Commit,
+        outcomes: &mut [Applied],
+        news: &mut News,
+    ) -> Result<Vec<Report<'t>>> {
+        let mut lost = Vec::new();
+        if !successes.is_empty() {
+            lost.extend(self.finish(session, successes, commit, outcomes, news).await?);
+        }
+        if !others.is_empty() {
+            lost.extend(self.end(others, outcomes).await?);
+        }
+        Ok(lost)
+    }
+
+    /// Puts runs that have a lease of their own back under the token of their claim; answers those,
+    /// and the others. A transaction that is still about to complete one is given a moment, not more:
+    /// other endings wait here, too. If it is rolled back later, the worker's beats give the task back.
+    async fn attach<'t>(
+        &self,
+        lost: Vec<Report<'t>>,
+    ) -> Result<(Vec<Report<'t>>, Vec<Report<'t>>)> {
+        let mut back = HashSet::new();
+        let mut left: Vec<_> = lost.iter().map(Report::lease).collect();
+        for turn in 0..ATTACH_TURNS {
+            if left.is_empty() {
+                break;
+            }
+            if turn > 0 {
+                tokio::time::sleep(ATTACH_PAUSE).await;
+            }
+            let (tokens, seqs): (Vec<_>, Vec<_>) = left.into_iter().unzip();
+            let told: Vec<(i64, i64, bool)> = transaction!(self.pool, session => async {
+                let rows = session.all(sql::ATTACH, &[&tokens, &seqs]).await?;
+                Ok(rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect())
+            })?;
+            back.extend(told.iter().filter(|one| one.2).map(|one| (one.0, one.1)));
+            left = told.iter().filter(|one| !one.2).map(|one| (one.0, one.1)).collect();
+        }
+        Ok(lost.into_iter().partition(|report| back.contains(&report.lease())))
     }
 
     /// Records successes; answers the reports that were not accepted.
@@ -375,6 +435,7 @@ async fn tell_refusals(
     session: &Session,
     unsure: &[Report<'_>],
     outcomes: &mut [Applied],
+    news: &mut News,
 ) -> Result<()> {
     let seqs: Vec<_> = unsure.iter().map(|report| report.id.seq).collect();
     let rows = session.all(sql::APPLIED, &[&seqs]).await?;
@@ -387,7 +448,11 @@ async fn tell_refusals(
             Some((stamp, applied)) if *stamp == report.id.stamp => {
                 // The completion is the later of the two.
                 match applied[1].or(applied[0]) == Some(report.token) {
-                    true => Applied::Already,
+                    true => {
+                        // Perhaps in a transaction of its handler's, whose commit rings nobody here.
+                        news.ended.push(report.transition.lease.task.clone());
+                        Applied::Already
+                    }
                     false => Applied::Refused(Refusal::LeaseLost),
                 }
             }

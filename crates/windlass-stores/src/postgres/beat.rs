@@ -1,6 +1,7 @@
 //! Beats, orders and leaving, in PostgreSQL.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use windlass_core::limits::clip;
 use windlass_core::state::release;
@@ -19,17 +20,31 @@ use super::session::Session;
 use super::sql;
 use crate::wakes::News;
 
+/// A beat may take this long, however short the lease.
+const AT_MOST_MIN: Duration = Duration::from_secs(1);
+
 /// A task that a worker holds.
 struct HeldTask {
     token: i64,
+    /// The token too, unless the task has a lease of its own.
+    epoch: i64,
     seq: i64,
     claimed_at: i64,
+    /// Someone's open transaction is about to complete it: nobody may wait for that here.
+    is_busy: bool,
 }
 
 impl Shared {
     pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
-        let (orders, news) =
-            transaction!(self.pool, session => self.take_beat(session, beat, mark))?;
+        // Three of them fit into a lease: where a connection hangs, the next beat, on another one,
+        // comes in time.
+        let at_most = (beat.lease / 3).max(AT_MOST_MIN);
+        let beating =
+            async { transaction!(self.pool, session => self.take_beat(session, beat, mark)) };
+        let (orders, news) = tokio::time::timeout(at_most, beating).await.map_err(|cause| {
+            let text = format!("beat in postgres: no answer in {at_most:?}");
+            Error::new(ErrorKind::Unavailable, text).because(cause)
+        })??;
         self.tell(news);
         Ok(orders)
     }
@@ -82,7 +97,8 @@ impl Shared {
             let Some(left) = left else {
                 return Ok((0, News::default()));
             };
-            let held = held_by(session, left.get(0)).await?;
+            let mut held = held_by(session, left.get(0)).await?;
+            held.retain(|task| !task.is_busy);
             self.give_back(session, &leases(&held), now).await
         })?;
         self.tell(news);
@@ -139,13 +155,13 @@ impl Shared {
         };
         let older_than_ms = duration::as_millis_ceil(known.older_than);
         let is_unknown = |task: &HeldTask| {
-            let is_named = id(task).is_some_and(|id| named.contains(&(task.token, id)));
-            !is_named && now.as_millis() - task.claimed_at > older_than_ms
+            let is_named = id(task).is_some_and(|id| named.contains(&(task.epoch, id)));
+            !is_named && !task.is_busy && now.as_millis() - task.claimed_at > older_than_ms
         };
         let (unknown, kept): (Vec<_>, Vec<_>) = held.into_iter().partition(is_unknown);
         let given_back = unknown.iter().filter_map(&id).map(Id::task_id).collect();
         let valid: HashSet<_> =
-            kept.iter().filter_map(|task| Some((task.token, id(task)?))).collect();
+            kept.iter().filter_map(|task| Some((task.epoch, id(task)?))).collect();
         let mut lost = known.leases.clone();
         lost.retain(|lease| !parts(lease).is_some_and(|parts| valid.contains(&parts)));
         let (_, news) = self.give_back(session, &leases(&unknown), now).await?;
@@ -200,7 +216,14 @@ async fn held_by(session: &Session, worker: i32) -> Result<Vec<HeldTask>> {
     for row in session.all(sql::HELD_BY, &[&worker]).await? {
         let (token, claimed_at): (i64, i64) = (row.get(0), row.get(1));
         let (firsts, lasts): (Vec<i64>, Vec<i64>) = (row.get(2), row.get(3));
-        held.extend(numbers(&firsts, &lasts).map(|seq| HeldTask { token, seq, claimed_at }));
+        let (epoch, is_busy): (i64, bool) = (row.get(4), row.get(5));
+        held.extend(numbers(&firsts, &lasts).map(|seq| HeldTask {
+            token,
+            epoch,
+            seq,
+            claimed_at,
+            is_busy,
+        }));
     }
     Ok(held)
 }

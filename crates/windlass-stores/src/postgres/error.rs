@@ -6,7 +6,7 @@ use windlass_core::{Error, ErrorKind, Reason};
 /// Names the operation and sorts the cause by what can be done about it.
 pub(super) fn classify(operation: &str, cause: tokio_postgres::Error) -> Error {
     let (kind, reason) = match cause.code() {
-        Some(code) => sort(code),
+        Some(code) => classify_code(code.code()),
         None if cause.is_closed() || is_io(&cause) => (ErrorKind::Unavailable, Reason::Unspecified),
         // Not the server's but the driver's: a column of another type than windlass writes.
         None => (ErrorKind::Corrupt, Reason::Unspecified),
@@ -14,16 +14,17 @@ pub(super) fn classify(operation: &str, cause: tokio_postgres::Error) -> Error {
     Error::new(kind, format!("{operation} in postgres")).reason_is(reason).because(cause)
 }
 
-fn sort(code: &SqlState) -> (ErrorKind, Reason) {
-    let text = code.code();
-    if *code == SqlState::READ_ONLY_SQL_TRANSACTION || *code == SqlState::INSUFFICIENT_PRIVILEGE {
+/// What can be done about a code of the server's.
+pub(super) fn classify_code(code: &str) -> (ErrorKind, Reason) {
+    let is = |state: SqlState| state.code() == code;
+    if is(SqlState::READ_ONLY_SQL_TRANSACTION) || is(SqlState::INSUFFICIENT_PRIVILEGE) {
         (ErrorKind::Unavailable, Reason::ReadOnly)
-    } else if *code == SqlState::DISK_FULL || *code == SqlState::OUT_OF_MEMORY {
+    } else if is(SqlState::DISK_FULL) || is(SqlState::OUT_OF_MEMORY) {
         (ErrorKind::Unavailable, Reason::StorageFull)
-    } else if text.starts_with("22") {
+    } else if code.starts_with("22") {
         // Data that the server cannot hold, such as a NUL in a text.
         (ErrorKind::Invalid, Reason::Unspecified)
-    } else if text.starts_with("XX") {
+    } else if code.starts_with("XX") {
         (ErrorKind::Corrupt, Reason::Unspecified)
     } else {
         (ErrorKind::Unavailable, Reason::Unspecified)
@@ -71,6 +72,12 @@ pub(super) fn is_missing_partition(error: &Error) -> bool {
 /// True when a lock was not obtained in time.
 pub(super) fn is_lock_timeout(error: &Error) -> bool {
     code(error).is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE)
+}
+
+/// What is told of a task whose key is in someone's open transaction.
+pub(super) fn key_busy() -> Error {
+    let text = "a key of the task is in a transaction that is still open";
+    Error::new(ErrorKind::Unavailable, text).reason_is(Reason::KeyBusy)
 }
 
 /// Adds the operation to a result of the driver.

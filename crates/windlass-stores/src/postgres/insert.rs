@@ -8,15 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use windlass_core::store::Inserted;
-use windlass_core::unique::{
-    Exit, Hold, KeyDigest, OnConflict, Unique, UniqueScope, fingerprint, held_until,
-    idempotency_digest, unique_digest,
-};
+use windlass_core::unique::{Exit, Hold, KeyDigest, OnConflict, Unique, fingerprint, held_until};
 use windlass_core::{Error, ErrorKind, NewTask, Result, State, Timestamp, duration};
 
 use super::Shared;
 use super::batch::{Batch, Place, column, slices};
-use super::error::is_duplicate;
+use super::digest::{idempotency_digest, number_of, unique_digest};
+use super::error::{is_duplicate, is_lock_timeout, key_busy};
 use super::id::Id;
 use super::names::Known;
 use super::pool::transaction;
@@ -28,6 +26,11 @@ use crate::wakes::News;
 
 /// How often a missing partition is made: one that is empty may be dropped again before it is used.
 const PARTITION_TRIES: usize = 5;
+
+/// How long a call waits for a key that is in someone's open transaction, and for the next one after
+/// that was too long: others of the call do not want that key. It is for the caller to ask again.
+const PATIENCE: &str = "SET LOCAL lock_timeout TO '2s'";
+const PATIENCE_SPENT: &str = "SET LOCAL lock_timeout TO '1ms'";
 
 /// A task on its way in.
 struct Coming<'t> {
@@ -127,9 +130,22 @@ impl Shared {
         }
         let blocked = self.insert_together(&names, coming, answers).await?;
         // Another's open transaction on a key holds up those who want that key, and nobody else.
+        let mut patience = PATIENCE;
         for one in coming.iter().filter(|one| blocked.contains(&one.at)) {
-            let news = transaction!(self.pool, session => self.insert_waiting(session, &names, one, answers))?;
-            self.tell(news);
+            let waited = async {
+                transaction!(
+                    self.patient,
+                    session => self.insert_waiting(session, &names, one, patience, answers)
+                )
+            };
+            match waited.await {
+                Ok(news) => self.tell(news),
+                Err(error) if is_lock_timeout(&error) => {
+                    answers[one.at] = Some(Inserted::Bad(key_busy()));
+                    patience = PATIENCE_SPENT;
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -141,10 +157,7 @@ impl Shared {
         };
         let idempotency =
             task.idempotency_key.as_ref().map(|key| idempotency_digest(task.kind.as_str(), key));
-        let unique = task
-            .unique
-            .as_ref()
-            .map(|unique| (unique_digest(task, unique, UniqueScope::Kind), unique.hold));
+        let unique = task.unique.as_ref().map(|unique| (unique_digest(task, unique), unique.hold));
         Ok(Coming { at, task, id, idempotency, unique })
     }
 
@@ -236,10 +249,12 @@ impl Shared {
         session: &Session,
         names: &Naming,
         one: &Coming<'_>,
+        patience: &'static str,
         answers: &mut Answers,
     ) -> Result<News> {
         let mut hashes = self.hashes(one);
         hashes.sort_unstable();
+        session.control(patience).await?;
         for hash in hashes {
             session.all(sql::KEY_WAIT, &[&hash]).await?;
         }
@@ -253,13 +268,7 @@ impl Shared {
     /// Locks of a task's keys; keys of other schemas have others.
     fn hashes(&self, one: &Coming<'_>) -> Vec<i64> {
         let digests = one.idempotency.into_iter().chain(one.unique.map(|(digest, _)| digest));
-        digests
-            .map(|digest| {
-                let mut bytes = [0; 8];
-                bytes.copy_from_slice(&digest.0[..8]);
-                i64::from_le_bytes(bytes) ^ self.salt
-            })
-            .collect()
+        digests.map(|digest| number_of(digest) ^ self.salt).collect()
     }
 
     /// Looks at ids and keys first and inserts after, in the order given.
@@ -545,7 +554,7 @@ fn print_of(task: &NewTask) -> [u8; 16] {
     fingerprint(task.kind.as_str(), task.queue.as_str(), &task.payload)
 }
 
-fn extras_of(task: &NewTask) -> Bytes {
+pub(super) fn extras_of(task: &NewTask) -> Bytes {
     let extras = &task.spec.extras;
     if extras.is_empty() {
         return Bytes::new();

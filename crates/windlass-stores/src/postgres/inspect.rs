@@ -1,5 +1,7 @@
 //! How a PostgreSQL store does: for a ping, for the doctor, and its one repair, the counts.
 
+mod server;
+
 use std::collections::BTreeMap;
 
 use windlass_core::store::{Depth, Finding, Inspection, Severity};
@@ -30,7 +32,12 @@ impl Shared {
         let now = Timestamp::from_millis(row.get(0));
         let findings = match depth {
             Depth::Ping => Vec::new(),
-            Depth::Full | Depth::Repair => findings(session, now).await?,
+            Depth::Full | Depth::Repair => {
+                session.wait_patiently(true);
+                let mut findings = findings(session, now).await?;
+                findings.extend(server::findings(session, self.options.is_durable).await?);
+                findings
+            }
         };
         let version = format!("PostgreSQL {}", row.get::<_, &str>(2));
         Ok(Inspection { now, is_writable: !row.get::<_, bool>(1), version, findings })
@@ -38,6 +45,7 @@ impl Shared {
 
     /// Counts the tasks anew, while nobody else writes.
     async fn repair_counts(&self, session: &Session) -> Result<()> {
+        session.wait_patiently(true);
         session.control(sql::LOCK_ALL).await?;
         let counted = counts(session, sql::COUNTED).await?;
         session.all(sql::COUNTS_CLEAR, &[]).await?;

@@ -17,6 +17,15 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0002_generations",
         sql: include_str!("../../migrations/postgres/0002_generations.sql"),
     },
+    Migration {
+        name: "0003_functions",
+        sql: include_str!("../../migrations/postgres/0003_functions.sql"),
+    },
+    Migration {
+        name: "0004_enqueue",
+        sql: include_str!("../../migrations/postgres/0004_enqueue.sql"),
+    },
+    Migration { name: "0005_views", sql: include_str!("../../migrations/postgres/0005_views.sql") },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.
@@ -28,6 +37,8 @@ pub(super) async fn migrate(session: &Session, options: &PostgresOptions) -> Res
         let text = format!("no up-to-date windlass schema {:?} in that database", options.schema);
         return Err(Error::new(ErrorKind::NotFound, text));
     }
+    // Others may migrate at this moment, and large tables take long.
+    session.wait_patiently(true);
     session.control("BEGIN").await?;
     let migrated = apply(session, options).await;
     let step = if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" };

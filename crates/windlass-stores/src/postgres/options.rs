@@ -20,6 +20,7 @@ pub struct PostgresOptions {
     pub(super) is_durable: bool,
     pub(super) creates: bool,
     pub(super) listens: bool,
+    pub(super) is_pooled: bool,
     /// The server's own when absent.
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) limits: Limits,
@@ -48,6 +49,7 @@ impl PostgresOptions {
             is_durable: true,
             creates: true,
             listens: true,
+            is_pooled: false,
             clock: None,
             limits: Config::default().limits,
             ids_at_once_max: 10_000,
@@ -89,6 +91,14 @@ impl PostgresOptions {
     #[must_use]
     pub fn polling(self) -> Self {
         Self { listens: false, ..self }
+    }
+
+    /// Expects a pooler before the server that gives a connection for one transaction at a time, such as
+    /// PgBouncer in transaction mode: nothing is prepared, nothing is set for longer than a transaction,
+    /// and nobody listens.
+    #[must_use]
+    pub fn pooled(self) -> Self {
+        Self { is_pooled: true, listens: false, ..self }
     }
 
     /// Tells time by this clock instead of the server's, for tests.

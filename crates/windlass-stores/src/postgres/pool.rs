@@ -116,6 +116,7 @@ impl Pool {
             Some(session) => session,
             None => Session::reconnect(&self.options, Purpose::Plain).await?,
         };
+        session.wait_patiently(false);
         Ok(Held { session, pool: self, _permit: permit })
     }
 

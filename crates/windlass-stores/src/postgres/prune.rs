@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use windlass_core::Result;
 use windlass_core::State;
 use windlass_core::store::{Duty, DutyReport};
-use windlass_core::unique::idempotency_digest;
 
 use super::Shared;
+use super::digest::idempotency_digest;
 use super::lead::check_term;
 use super::pool::transaction;
 use super::promote::next_due;
@@ -131,7 +131,9 @@ impl Shared {
             if folds {
                 done = held.session.execute(sql::FOLD, &[]).await.map(drop);
             }
-            if vacuums && is_owner(&held.session).await? {
+            // Behind a pooler it would run under nobody knows which search path; the server's own
+            // thresholds for these tables are low.
+            if vacuums && !self.options.is_pooled && is_owner(&held.session).await? {
                 done = done.and(held.session.control(sql::TEND_VACUUM).await);
             }
             held.back();

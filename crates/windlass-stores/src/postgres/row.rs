@@ -9,10 +9,11 @@ use tokio_postgres::Row as SqlRow;
 use windlass_core::history::{EndOfRun, History, Run};
 use windlass_core::state::{Held, Step};
 use windlass_core::task::is_suspect;
-use windlass_core::unique::{Exit, Hold, Holding, KeyDigest, idempotency_digest, is_freed_by};
+use windlass_core::unique::{Exit, Hold, Holding, KeyDigest, is_freed_by};
 use windlass_core::{Priority, QueueName, Result, State, TaskId, Timestamp, WorkerId, duration};
 
 use super::batch::{Batch, Fate, Place};
+use super::digest::idempotency_digest;
 use super::id::{Id, epoch_of, multirange};
 use super::session::Session;
 use super::sql;

@@ -1,15 +1,19 @@
 //! One connection to the server: how it is set up, and the statements it has prepared.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::task::AbortHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 use windlass_core::{Error, ErrorKind, Result};
 
-use super::error::{During, classify};
+use super::error::During;
 use super::options::PostgresOptions;
+use super::pooled::Pooled;
 use super::tls;
 
 /// The values of a statement.
@@ -17,8 +21,11 @@ pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Longest that making a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Longest that sent bytes may go unanswered by the server's machine.
+/// Longest that sent bytes may go unanswered by the server's machine, and how often it is then asked
+/// for a sign of life.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+const PROBES_MAX: u32 = 3;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +38,26 @@ pub(super) enum Purpose {
     News,
 }
 
+impl Purpose {
+    /// Longest that the server may take over one statement before the connection counts as hung. A
+    /// machine in between that takes bytes and hands on none looks healthy from here.
+    const fn answer_max(self) -> Duration {
+        match self {
+            // Less than a lease: a worker with a hung connection gets another before it is lost.
+            Self::Hot | Self::News => Duration::from_secs(10),
+            Self::Plain => Duration::from_secs(30),
+        }
+    }
+}
+
 pub(super) struct Session {
     pub(super) client: Client,
     statements: Mutex<HashMap<&'static str, Statement>>,
+    answer_max: Duration,
+    is_patient: AtomicBool,
+    is_given_up: AtomicBool,
+    driver: AbortHandle,
+    pooled: Option<Pooled>,
 }
 
 impl Session {
@@ -46,6 +70,7 @@ impl Session {
         let name = "connect";
         let mut server = options.server.clone();
         server.tcp_user_timeout(SILENCE_MAX).keepalives_idle(SILENCE_MAX);
+        server.keepalives_interval(PROBE_EVERY).keepalives_retries(PROBES_MAX);
         if server.get_connect_timeout().is_none() {
             server.connect_timeout(CONNECT_MAX);
         }
@@ -59,7 +84,7 @@ impl Session {
                 Error::new(ErrorKind::Unavailable, "connect to postgres").because(cause)
             })?
             .map_err(refused)?;
-        tokio::spawn(async move {
+        let driver = tokio::spawn(async move {
             loop {
                 match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
                     Some(Ok(AsyncMessage::Notification(note))) => {
@@ -75,8 +100,20 @@ impl Session {
             }
             heard(None);
         });
-        client.batch_execute(&settings(options, purpose)).await.during(name)?;
-        Ok(Self { client, statements: Mutex::default() })
+        let settings = settings(options, purpose);
+        let session = Self {
+            client,
+            statements: Mutex::default(),
+            pooled: options.is_pooled.then(|| Pooled::new(&settings)),
+            answer_max: purpose.answer_max(),
+            is_patient: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
+            driver: driver.abort_handle(),
+        };
+        if session.pooled.is_none() {
+            session.answered(name, session.client.batch_execute(&settings)).await?;
+        }
+        Ok(session)
     }
 
     /// Connects to a server that has let us in before. Whatever it has against us now may pass: a
@@ -93,24 +130,63 @@ impl Session {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.client.is_closed() || self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    /// Lets the server take as long as it likes, for what an operator waits for.
+    pub(super) fn wait_patiently(&self, is_patient: bool) {
+        self.is_patient.store(is_patient, Ordering::Relaxed);
+    }
+
+    /// Waits for an answer. Where none comes in time, or nobody waits for it any more, the connection
+    /// is closed: the server is told nothing more on it, and whoever else waits on it hears so at once.
+    async fn answered<T>(
+        &self,
+        name: &str,
+        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        let mut awaited = Awaited { session: self, is_over: false };
+        let answer = if self.is_patient.load(Ordering::Relaxed) {
+            call.await
+        } else {
+            tokio::time::timeout(self.answer_max, call).await.map_err(|cause| {
+                let text = format!("{name} in postgres: no answer in {:?}", self.answer_max);
+                Error::new(ErrorKind::Unavailable, text).because(cause)
+            })?
+        };
+        awaited.is_over = true;
+        answer.during(name)
+    }
+
+    /// Sees to it that a statement can be sent without waiting for anything.
+    pub(super) async fn prepare(&self, text: &'static str) -> Result<()> {
+        match &self.pooled {
+            Some(_) => Ok(()),
+            None => self.statement(text).await.map(drop),
+        }
     }
 
     /// A statement, prepared once per connection.
-    pub(super) async fn statement(&self, text: &'static str) -> Result<Statement> {
+    async fn statement(&self, text: &'static str) -> Result<Statement> {
         if let Some(statement) = self.statements.lock().get(text) {
             return Ok(statement.clone());
         }
-        let statement =
-            self.client.prepare(text).await.map_err(|cause| classify(named(text), cause))?;
+        let statement = self.answered(named(text), self.client.prepare(text)).await?;
         self.statements.lock().insert(text, statement.clone());
         Ok(statement)
     }
 
     /// Runs a statement and reads all of its rows.
     pub(super) async fn all(&self, text: &'static str, values: Values<'_>) -> Result<Vec<Row>> {
-        let statement = self.statement(text).await?;
-        self.client.query(&statement, values).await.map_err(|cause| classify(named(text), cause))
+        match &self.pooled {
+            Some(pooled) => {
+                self.answered(named(text), pooled.all(&self.client, text, values)).await
+            }
+            None => {
+                let statement = self.statement(text).await?;
+                self.answered(named(text), self.client.query(&statement, values)).await
+            }
+        }
     }
 
     /// Runs a statement that returns at most one row.
@@ -120,13 +196,38 @@ impl Session {
 
     /// Runs a statement that returns nothing; answers how many rows it changed.
     pub(super) async fn execute(&self, text: &'static str, values: Values<'_>) -> Result<u64> {
-        let statement = self.statement(text).await?;
-        self.client.execute(&statement, values).await.map_err(|cause| classify(named(text), cause))
+        match &self.pooled {
+            Some(pooled) => {
+                self.answered(named(text), pooled.execute(&self.client, text, values)).await
+            }
+            None => {
+                let statement = self.statement(text).await?;
+                self.answered(named(text), self.client.execute(&statement, values)).await
+            }
+        }
     }
 
     /// Begins, commits or rolls back.
     pub(super) async fn control(&self, step: &'static str) -> Result<()> {
-        self.client.batch_execute(step).await.during(step)
+        match &self.pooled {
+            Some(pooled) => self.answered(step, pooled.control(&self.client, step)).await,
+            None => self.answered(step, self.client.batch_execute(step)).await,
+        }
+    }
+}
+
+/// Closes a connection whose answer did not come.
+struct Awaited<'s> {
+    session: &'s Session,
+    is_over: bool,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.session.is_given_up.store(true, Ordering::Relaxed);
+            self.session.driver.abort();
+        }
     }
 }
 
@@ -139,6 +240,7 @@ fn refused(cause: tokio_postgres::Error) -> Error {
     Error::new(kind, "connect to postgres").because(cause)
 }
 
+/// What is set for a session, or for each transaction behind a pooler.
 fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
     let schema = options.schema.replace('"', "\"\"");
     let commit = if options.is_durable && purpose != Purpose::News { "on" } else { "off" };

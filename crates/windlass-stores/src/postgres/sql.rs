@@ -7,11 +7,16 @@ macro_rules! statements {
 
         #[cfg(test)]
         const ALL: &[&str] = &[$($file,)*];
+
+        /// The statements themselves.
+        #[cfg(test)]
+        pub(super) const TEXTS: &[&str] = &[$($name,)*];
     };
 }
 
 statements! {
     APPLIED = "applied";
+    ATTACH = "attach";
     AUDIT_NUMBER = "audit_number";
     BEAT = "beat";
     CANCEL_REQUEST = "cancel_request";
@@ -22,6 +27,7 @@ statements! {
     COUNTED = "counted";
     COUNTS = "counts";
     COUNTS_CLEAR = "counts_clear";
+    DETACH = "detach";
     DROP_PROGRESS = "drop_progress";
     DROP_RESULT = "drop_result";
     ENDED = "ended";
@@ -39,12 +45,19 @@ statements! {
     GET = "get";
     HELD_BY = "held_by";
     HELD_CANCELS = "held_cancels";
+    IDENTITY = "identity";
     INSERT = "insert";
     INSERT_KEYED = "insert_keyed";
     INSERT_OVER_GONE = "insert_over_gone";
     INSERT_ROWS = "insert_rows";
     INSERT_TWINS = "insert_twins";
+    INSPECT_COMMIT = "inspect_commit";
+    INSPECT_DEAD = "inspect_dead";
+    INSPECT_HOLDERS = "inspect_holders";
     INSPECT_OVERDUE = "inspect_overdue";
+    INSPECT_PARTITIONS = "inspect_partitions";
+    INSPECT_RIGHTS = "inspect_rights";
+    INSPECT_SETTINGS = "inspect_settings";
     INSPECT_SIZES = "inspect_sizes";
     KEY_FIND = "key_find";
     KEY_FREE = "key_free";
@@ -113,6 +126,8 @@ statements! {
     TEND_VACUUM = "tend_vacuum";
     TERM_LOCK = "term_lock";
     WAIT_PROBE = "wait_probe";
+    WITHIN_COMPLETE = "within_complete";
+    WITHIN_SUBMIT = "within_submit";
     WORKERS = "workers";
 }
 

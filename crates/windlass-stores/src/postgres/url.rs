@@ -23,7 +23,8 @@ const DRIVERS: &[&str] = &[
 
 impl PostgresOptions {
     /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE?…`. Beside the parameters of libpq there are
-    /// `schema`, `durability` (`durable` or `fast`) and `wakeups` (`listen` or `poll`).
+    /// `schema`, `durability` (`durable` or `fast`), `wakeups` (`listen` or `poll`) and `pooler` (`none` or
+    /// `transaction`).
     pub fn of_url(url: &str) -> Result<Self> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let mut rest = Vec::new();
@@ -34,13 +35,13 @@ impl PostgresOptions {
             })?;
             match name {
                 name if DRIVERS.contains(&name) => rest.push(pair),
-                "schema" | "durability" | "wakeups" | "sslmode" | "sslrootcert" => {
+                "schema" | "durability" | "wakeups" | "pooler" | "sslmode" | "sslrootcert" => {
                     own.push((name, decode(name, value)?));
                 }
                 _ => {
                     let text = format!(
                         "unknown parameter {name:?} in a postgres URL; known: schema, durability, \
-                         wakeups, sslmode, sslrootcert, {}",
+                         wakeups, pooler, sslmode, sslrootcert, {}",
                         DRIVERS.join(", ")
                     );
                     return Err(Error::invalid(text));
@@ -82,6 +83,11 @@ impl PostgresOptions {
             ("wakeups", "poll") => self = self.polling(),
             ("wakeups", other) => {
                 return Err(Error::invalid(format!("wakeups {other:?}: use listen or poll")));
+            }
+            ("pooler", "none") => {}
+            ("pooler", "transaction") => self = self.pooled(),
+            ("pooler", other) => {
+                return Err(Error::invalid(format!("pooler {other:?}: use none or transaction")));
             }
             ("sslrootcert", _) => self.trust.authorities = Some(value.into()),
             (_, mode) => {
@@ -136,6 +142,7 @@ mod tests {
             ("postgres://u:secret@h/d?schema", "needs a value"),
             ("postgres://u:secret@h/d?schema=%4", "badly escaped"),
             ("postgres://u:secret@h/d?durability=maybe", "durable or fast"),
+            ("postgres://u:secret@h/d?pooler=session", "none or transaction"),
             ("postgres://u:secret@h/d?sslmode=perhaps", "verify-full"),
             ("postgres://u:secret@h:port/d", "postgres://USER@HOST/DATABASE"),
             ("postgres:///d", "needs a host"),

@@ -8,6 +8,6 @@ mod postgres;
 mod sqlite;
 
 #[cfg(feature = "postgres")]
-pub(crate) use postgres::PostgresSubject;
+pub(crate) use postgres::{PgBouncerSubject, PostgresSubject};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::SqliteSubject;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use windlass_core::{ManualClock, Store, TaskId};
 use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
 use windlass_stores::postgres::{GenerationRules, PostgresOptions, PostgresStore};
-use windlass_testkit::{PostgresServer, Subject};
+use windlass_testkit::{PgBouncer, PostgresServer, Subject};
 
 /// A schema of its own on the server that all tests of the process share, with a clock that only the
 /// test moves.
@@ -15,6 +15,7 @@ pub(crate) struct PostgresSubject {
     clock: Arc<ManualClock>,
     store: Arc<PostgresStore>,
     pub(crate) schema: String,
+    way: Way,
 }
 
 /// Every tend moves to a new generation, drops what is empty and copies what is hollow: whatever is
@@ -30,13 +31,64 @@ const RESTLESS: GenerationRules = GenerationRules {
     rest: Duration::ZERO,
 };
 
-fn options(schema: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
-    options_at(&PostgresServer::shared().url(schema), clock)
+/// How a store reaches its server.
+#[derive(Clone, Copy)]
+enum Way {
+    Straight,
+    Pooled,
+}
+
+impl PostgresSubject {
+    async fn open(way: Way) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let schema = PostgresServer::new_schema();
+        let store = PostgresStore::open(options(way, &schema, &clock)).await.unwrap();
+        Self { clock, store: Arc::new(store), schema, way }
+    }
+}
+
+/// The same through a pooler that gives a connection for one transaction at a time.
+pub(crate) struct PgBouncerSubject(PostgresSubject);
+
+#[async_trait]
+impl Subject for PgBouncerSubject {
+    async fn fresh() -> Self {
+        Self(PostgresSubject::open(Way::Pooled).await)
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.0.store()
+    }
+
+    async fn another(&self) -> Arc<dyn Store> {
+        self.0.another().await
+    }
+
+    fn advance(&self, by: Duration) {
+        self.0.advance(by);
+    }
+
+    async fn spoil(&self, task: &TaskId) -> bool {
+        self.0.spoil(task).await
+    }
+
+    async fn rows_kept(&self) -> Option<u64> {
+        self.0.rows_kept().await
+    }
+}
+
+fn options(way: Way, schema: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
+    let url = match way {
+        Way::Straight => PostgresServer::shared().url(schema),
+        Way::Pooled => PgBouncer::shared().url(schema),
+    };
+    options_at(&url, clock)
 }
 
 pub(crate) fn options_at(url: &str, clock: &Arc<ManualClock>) -> PostgresOptions {
-    // One id at a time: what is reserved later has the higher number.
-    let options = PostgresOptions::of_url(url).unwrap().generations(RESTLESS);
+    // One id at a time: what is reserved later has the higher number. Fast: the server is careless, and
+    // a store that was to be durable there would be found to be in trouble.
+    let options = PostgresOptions::of_url(url).unwrap().fast().generations(RESTLESS);
     options.clock(clock.clone()).ids_at_once(1)
 }
 
@@ -60,10 +112,7 @@ fn number(task: &TaskId) -> i64 {
 #[async_trait]
 impl Subject for PostgresSubject {
     async fn fresh() -> Self {
-        let clock = Arc::new(ManualClock::default());
-        let schema = PostgresServer::new_schema();
-        let store = PostgresStore::open(options(&schema, &clock)).await.unwrap();
-        Self { clock, store: Arc::new(store), schema }
+        Self::open(Way::Straight).await
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -71,7 +120,7 @@ impl Subject for PostgresSubject {
     }
 
     async fn another(&self) -> Arc<dyn Store> {
-        Arc::new(PostgresStore::open(options(&self.schema, &self.clock)).await.unwrap())
+        Arc::new(PostgresStore::open(options(self.way, &self.schema, &self.clock)).await.unwrap())
     }
 
     fn advance(&self, by: Duration) {

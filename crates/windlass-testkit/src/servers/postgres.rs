@@ -67,14 +67,16 @@ impl PostgresServer {
 
     /// Starts a server of its own.
     pub fn start(care: Care) -> Self {
+        Self::start_in(&std::env::temp_dir(), care)
+    }
+
+    /// Starts a server of its own that keeps everything in a new folder in this one.
+    pub fn start_in(place: &Path, care: Care) -> Self {
         let programs = programs().unwrap_or_else(|| {
             panic!("no initdb on the PATH or in {DEBIAN}: run `cargo xtask setup`")
         });
-        let folder = std::env::temp_dir().join(format!(
-            "windlass-postgres-{}-{}",
-            std::process::id(),
-            fastrand::u32(..)
-        ));
+        let folder =
+            place.join(format!("windlass-postgres-{}-{}", std::process::id(), fastrand::u32(..)));
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         if let Some((user, group)) = other_user() {
@@ -94,7 +96,12 @@ impl PostgresServer {
 
     /// The URL of a schema in this server, through TCP.
     pub fn tcp_url(&self, schema: &str) -> String {
-        format!("postgres://{USER}@127.0.0.1:{}/postgres?schema={schema}", self.port)
+        self.url_through(self.port, schema)
+    }
+
+    /// The URL of a schema in this server, through a proxy on this port.
+    pub fn url_through(&self, port: u16, schema: &str) -> String {
+        format!("postgres://{USER}@127.0.0.1:{port}/postgres?schema={schema}")
     }
 
     /// A name for a schema that nobody in this process has used before.
@@ -158,7 +165,7 @@ impl PostgresServer {
         let mut server = command.spawn().unwrap();
         let watchdog = watch(server.id(), &self.folder);
         let deadline = Instant::now() + START_MAX;
-        while !self.is_ready() {
+        while !self.is_ready(server.id()) {
             let ended = server.try_wait().unwrap();
             assert!(
                 ended.is_none() && Instant::now() < deadline,
@@ -170,9 +177,12 @@ impl PostgresServer {
         *self.running.lock() = Some(Running { server, watchdog });
     }
 
-    fn is_ready(&self) -> bool {
+    /// Whether this process says so, and not one before it that had no time to clear up.
+    fn is_ready(&self, server: u32) -> bool {
         let state = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
-        state.lines().nth(7).is_some_and(|line| line.trim() == "ready")
+        let mut lines = state.lines();
+        lines.next() == Some(&server.to_string())
+            && lines.nth(6).is_some_and(|line| line.trim() == "ready")
     }
 
     fn initialise(&self) {
@@ -221,7 +231,7 @@ impl Drop for Running {
 
 /// Starts a process that ends the server and removes its folder when this process is gone, however it
 /// ends.
-fn watch(server: u32, folder: &Path) -> Child {
+pub(super) fn watch(server: u32, folder: &Path) -> Child {
     let script = "read -r _; kill -0 \"$1\" 2>/dev/null || exit 0; \
                   kill -QUIT \"$1\" 2>/dev/null; \
                   while kill -0 \"$1\" 2>/dev/null; do sleep 0.1; done; rm -rf \"$2\"";
@@ -254,7 +264,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// Whom to be, if one is root: the server refuses to run as root.
-fn other_user() -> Option<(u32, u32)> {
+pub(super) fn other_user() -> Option<(u32, u32)> {
     let is_root =
         fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
     if !is_root {
@@ -269,7 +279,7 @@ fn other_user() -> Option<(u32, u32)> {
     ids("postgres").or_else(|| ids("nobody"))
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let bound: io::Result<TcpListener> = TcpListener::bind("127.0.0.1:0");
     bound.unwrap().local_addr().unwrap().port()
 }

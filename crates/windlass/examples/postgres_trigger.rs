@@ -1,0 +1,66 @@
+//! A trigger that submits a task for every new row: the application that inserts knows nothing of
+//! windlass, and may be written in any language.
+//!
+//! `DATABASE_URL=postgres://… cargo run -p windlass --example postgres_trigger --features postgres`. It makes a table
+//! with a trigger, and the schema `windlass`.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+
+use serde::{Deserialize, Serialize};
+use windlass::prelude::*;
+use windlass::tokio_postgres::{self, NoTls};
+
+/// What the trigger submits.
+#[derive(Serialize, Deserialize)]
+struct Ship {
+    id: i32,
+    item: String,
+}
+
+impl Task for Ship {
+    const KIND: &'static str = "order.ship";
+    type Output = String;
+}
+
+async fn ship(task: Ship, _cx: Context<()>) -> Outcome<String> {
+    Ok(format!("order {}: {} is on its way", task.id, task.item))
+}
+
+const SETUP: &str = "
+    DROP TABLE IF EXISTS orders;
+    CREATE TABLE orders (id int GENERATED ALWAYS AS IDENTITY, item text);
+    CREATE OR REPLACE FUNCTION ship_order() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      PERFORM windlass.enqueue('order.ship', to_jsonb(NEW), queue => 'shipping');
+      RETURN NEW;
+    END $$;
+    CREATE TRIGGER ship AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION ship_order()";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("DATABASE_URL")?;
+    let client = windlass::connect(&url).await?; // first: it makes the schema
+    let (shop, connection) = tokio_postgres::connect(&url, NoTls).await?;
+    tokio::spawn(connection);
+    shop.batch_execute(SETUP).await?;
+    let worker = client.worker().handle(ship).queue("shipping", 1).start().await?;
+
+    shop.batch_execute("INSERT INTO orders (item) VALUES ('a kite')").await?;
+    shop.batch_execute("BEGIN; INSERT INTO orders (item) VALUES ('a boat'); ROLLBACK").await?;
+    let watch = "SELECT result #>> '{}' FROM windlass.tasks WHERE type = 'order.ship'
+        AND state = 'completed'";
+    let results = loop {
+        let rows = shop.query(watch, &[]).await?;
+        if !rows.is_empty() {
+            break rows;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    for row in results {
+        println!("{}", row.get::<_, String>(0));
+    }
+    worker.stop().await?;
+    Ok(())
+}
