@@ -4,6 +4,8 @@
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
+#[path = "postgres_generations/roles.rs"]
+mod roles;
 #[path = "subjects/postgres.rs"]
 mod subject;
 
@@ -14,9 +16,9 @@ use uuid::Uuid;
 use windlass_core::store::{Depth, Filter, Inserted, ListParams, Severity};
 use windlass_core::{Ending, ErrorKind, State, TaskId};
 use windlass_stores::postgres::tokio_postgres::Client;
-use windlass_testkit::Subject as _;
 use windlass_testkit::draft::{Draft, RETENTION, draft, held_for, until_finished};
 use windlass_testkit::scene::{HOUR, SECOND, Scene, completed};
+use windlass_testkit::{PgBouncer, Subject as _};
 
 /// A scene, and a connection behind the store's back.
 async fn scene() -> (Scene, Client) {
@@ -134,6 +136,22 @@ async fn what_is_kept_longer_is_kept_byte_for_byte() {
     check_clean(&s, &client).await;
     let worker = s.worker().await;
     assert_eq!(s.claim(&worker, 9).await.len(), 3, "pending tasks go on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_pooler_it_is_all_the_same() {
+    let subject = PostgresSubject::at(|schema| PgBouncer::shared().url(schema)).await;
+    let s = Scene::on(Arc::new(subject));
+    let kept = mixed(&s).await;
+    s.tend().await;
+    s.advance(SECOND);
+    assert_eq!(s.prune().await.done, BRIEF as u64);
+    s.tend().await;
+    for id in &kept {
+        s.record(id).await;
+    }
+    s.submit(draft()).await;
+    s.books_balance("after upkeep").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -272,6 +290,20 @@ async fn submits_go_on_when_partitions_are_missing() {
     let ids = s.submit_all(drafts()).await;
     assert_eq!(ids.len(), 3, "over the end of a generation");
     s.tend().await;
+    check_clean(&s, &client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_sql_alone_a_missing_partition_is_made_and_what_is_gone_is_not_shown() {
+    let (s, client) = scene().await;
+    complete(&s, draft(), b"r").await;
+    s.advance(RETENTION);
+    s.prune().await;
+    assert_eq!(count(&client, "SELECT count(*) FROM task").await, 1, "its generation is open");
+    assert_eq!(count(&client, "SELECT count(*) FROM tasks").await, 0, "and nobody sees it");
+    client.batch_execute("SELECT setval('task_seq', 9::int8 << 32)").await.unwrap();
+    client.batch_execute("SELECT enqueue('work')").await.unwrap();
+    assert_eq!(count(&client, "SELECT count(*) FROM tasks").await, 1);
     check_clean(&s, &client).await;
 }
 

@@ -341,8 +341,9 @@ fn variable(name: &str) -> Option<u64> {
 async fn whatever_happens_at_once_no_task_is_held_twice_lost_or_ended_twice() {
     let seed = variable("WINDLASS_SEED").unwrap_or_else(|| fastrand::u64(..100_000));
     let count = usize::try_from(variable("WINDLASS_TASKS").unwrap_or(10_000)).unwrap();
-    let url = PostgresServer::shared().url(&PostgresServer::new_schema()) + "&durability=fast";
-    let options = PostgresOptions::of_url(&url).unwrap().generations(RESTLESS).ids_at_once(200);
+    let url = PostgresServer::shared().url(&PostgresServer::new_schema());
+    let options =
+        PostgresOptions::of_url(&url).unwrap().fast().generations(RESTLESS).ids_at_once(200);
     let one: Arc<dyn Store> = Arc::new(PostgresStore::open(options.clone()).await.unwrap());
     let other: Arc<dyn Store> = Arc::new(PostgresStore::open(options).await.unwrap());
     let store = |number: u64| if number.is_multiple_of(2) { one.clone() } else { other.clone() };

@@ -8,7 +8,7 @@
 -- Locks: 'generation' (advisory) is exclusive for whoever makes, copies or drops generations and shared for
 -- whoever counts tasks as pruned; 'task_seq' (advisory) is for whoever takes numbers.
 
-SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', true);
+SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 
 CREATE SEQUENCE generation_seq MINVALUE 0 START 0;
 
@@ -99,6 +99,10 @@ BEGIN
   first := nextval('task_seq');
   IF wanted > 1 THEN
     PERFORM setval('task_seq', first + wanted - 1);
+  END IF;
+  -- Over the end of a generation, or in one whose opening was undone.
+  IF NOT EXISTS (SELECT FROM generation AS g WHERE g.lo <= first + wanted - 1 AND g.hi > first + wanted - 1) THEN
+    PERFORM add_generation(first + wanted - 1, NULL);
   END IF;
   RETURN first;
 END $$;

@@ -186,9 +186,9 @@ BEGIN
   IF due <= now_ms THEN due := NULL; END IF;
   bits := CASE WHEN uniqueness IS NOT NULL AND a.unique_for_ms IS NULL THEN 2 ELSE 0 END;
   lane := a.priority * 2;
-  -- Numbers may have been drawn long ago, and their generation dropped since.
+  -- Numbers have partitions from the start; but a generation may have gone, or its opening been undone.
   IF NOT EXISTS (SELECT FROM generation AS g WHERE g.lo <= a.seq AND g.hi > a.seq) THEN
-    PERFORM add_generation(a.seq, now_ms);
+    PERFORM make_generation(a.seq, a.told);
   END IF;
   INSERT INTO task (
     seq, stamp, created_at, run_at, timeout_ms, retention_ms, queue, kind, max_retries, max_crashes, priority,

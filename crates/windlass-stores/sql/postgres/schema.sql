@@ -62,7 +62,7 @@ part (rank, name, text) AS (
       CASE WHEN p.prosecdef THEN 'SECURITY DEFINER' END,
       (SELECT string_agg('SET ' || c, ' ' ORDER BY c) FROM unnest(p.proconfig) AS c),
       CASE WHEN p.proacl IS NOT NULL THEN '/* not for PUBLIC */' END
-    ) || ' AS $$' || p.prosrc || '$$'
+    ) || format(' /* a body of %s lines, %s */', 1 + length(p.prosrc) - length(replace(p.prosrc, E'\n', '')), md5(p.prosrc))
   FROM pg_proc AS p
   JOIN pg_language AS l ON l.oid = p.prolang
   WHERE p.pronamespace = current_schema()::regnamespace

@@ -1,17 +1,10 @@
 //! A role that may not make, change or drop tables runs everything, with the rights that
 //! `docs/postgres.md` names.
 
-#![cfg(feature = "postgres")]
-#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
-
-#[path = "subjects/postgres.rs"]
-mod subject;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use subject::{PostgresSubject, connect, options_at};
 use windlass_core::store::{Depth, Severity};
 use windlass_core::{Ending, ManualClock, State, Store, TaskId};
 use windlass_stores::postgres::PostgresStore;
@@ -20,9 +13,11 @@ use windlass_testkit::draft::{RETENTION, draft, until_finished};
 use windlass_testkit::scene::{HOUR, SECOND, Scene};
 use windlass_testkit::{PostgresServer, Subject};
 
+use crate::subject::{PostgresSubject, connect, options_at};
+
 /// The documented grants, for another schema and role.
 fn grants(schema: &str, role: &str) -> String {
-    let page = include_str!("../../../docs/postgres.md");
+    let page = include_str!("../../../../docs/postgres.md");
     let (_, block) = page.split_once("## Roles and rights").unwrap();
     let (_, block) = block.split_once("```sql\n").unwrap();
     let (block, _) = block.split_once("```").unwrap();
