@@ -1,6 +1,6 @@
 //! Asks every store of this crate for every rule.
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod subjects;
 
 mod memory {
@@ -21,4 +21,11 @@ mod postgres {
     use crate::subjects::PostgresSubject;
 
     windlass_testkit::conformance!(PostgresSubject);
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use crate::subjects::RedisSubject;
+
+    windlass_testkit::conformance!(RedisSubject);
 }

@@ -1,6 +1,6 @@
 //! Compares every store of this crate with the memory store in random sequences.
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod subjects;
 
 /// The memory store against itself: the sequences themselves must be sound.
@@ -22,4 +22,11 @@ mod postgres {
     use crate::subjects::PostgresSubject;
 
     windlass_testkit::sequences!(PostgresSubject);
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use crate::subjects::RedisSubject;
+
+    windlass_testkit::sequences!(RedisSubject);
 }

@@ -2,5 +2,7 @@
 //! them however it ends.
 
 pub mod postgres;
+pub mod redis;
 
 pub use postgres::PostgresServer;
+pub use redis::RedisServer;

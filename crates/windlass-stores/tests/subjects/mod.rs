@@ -4,10 +4,14 @@
 
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::PostgresSubject;
+#[cfg(feature = "redis")]
+pub(crate) use redis::RedisSubject;
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::SqliteSubject;
