@@ -18,6 +18,8 @@ const NEEDS: &[Need] = &[
     Need { program: "mount", package: "mount", purpose: "torture power-cut" },
     // The package also sets up a server of its own, which tests leave alone: they start theirs.
     Need { program: "initdb", package: "postgresql", purpose: "tests of the PostgreSQL store" },
+    // The same holds for this one.
+    Need { program: "redis-server", package: "redis-server", purpose: "tests of the Redis store" },
 ];
 
 /// How much to say.

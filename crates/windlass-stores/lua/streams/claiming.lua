@@ -36,12 +36,18 @@ local function take_from(queue, lane, worker, most, found)
   return got, seen
 end
 
--- ARGV from `at`: worker, until when its lease is known to last, limit, suspects at most, count of
+-- ARGV from `at`: worker, until when its lease is known to last or `fleet` when the last of KEYS is the
+-- stem of the fleet, limit, suspects at most, count of
 -- quotas, and for each the number of its queue in KEYS, at most, its priorities (highest first).
 -- returns {status, found...}: 1 served, 2 the lease is over, 3 the worker is gone; `found` has for
 -- each quota that gave something {its number, entry, id, record, ...}
 local function claim(at)
   local worker, lease_until = ARGV[at], tonumber(ARGV[at + 1])
+  if not lease_until then
+    local known = call('ZSCORE', KEYS[#KEYS] .. 'leases', worker)
+    if not known then return { 3 } end
+    lease_until = tonumber(known)
+  end
   local left, suspects = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local reply, lanes = { 1 }, {}
   if lease_until <= now then return { 2 } end

@@ -2,6 +2,7 @@
 -- ARGV[2] the leader's term, ARGV[3] limit
 -- returns {time, done, 1 when more are over, when the next is over or ''}, or 0: the term is stale
 local LOOKED_AT_MAX = 2000
+local STALE_MAX = 200
 local queue, limit = KEYS[1], tonumber(ARGV[3])
 if not is_current(queue, ARGV[2]) then return 0 end
 local done, looked, has_more = 0, 0, false
@@ -40,5 +41,25 @@ for n = 1, #lists do
     call('ZREM', queue .. 'ks', lists[n])
   end
 end
-local next_over = call('ZRANGE', queue .. 'ks', 0, 0, 'WITHSCORES')[2]
+-- When the next is over; lines that were left behind do not count.
+local next_over
+for _ = 1, STALE_MAX do
+  local first = call('ZRANGE', queue .. 'ks', 0, 0)[1]
+  if not first then break end
+  local line = call('LINDEX', queue .. 'k:' .. first, 0)
+  if not line then
+    call('ZREM', queue .. 'ks', first)
+  else
+    local until_ms, record = take('>I6', line, 1), call('HGET', queue .. 'd', sub(line, 7))
+    local head = record and head_of(record)
+    local state = head and sub(record, head, head)
+    next_over = string.format('%.0f', until_ms)
+    if (state == 'c' or state == 'x') and take('>I6', record, head + KEPT) == until_ms then
+      call('ZADD', queue .. 'ks', until_ms, first)
+      break
+    end
+    next_over = nil
+    call('LPOP', queue .. 'k:' .. first)
+  end
+end
 return { now, done, has_more and 1 or 0, next_over or '' }

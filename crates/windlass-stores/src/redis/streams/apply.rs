@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
 use windlass_core::{Error, QueueName, Result, State, Timestamp, Transition, WorkerId};
 
-use super::claim::Asking;
+use super::claim::{Asking, LeaseKnown};
 use super::epoch::{self, Entry};
 use super::id::Id;
 use super::record::{LastRun, Tail};
@@ -30,7 +30,7 @@ struct Success<'a> {
 /// The claim behind an apply: what it asks for, and what it has.
 struct Behind {
     asking: Asking,
-    lease_until: i64,
+    lease: LeaseKnown,
     rows: Option<Result<Vec<Row>>>,
 }
 
@@ -44,9 +44,9 @@ impl Shared {
         }
         let mut behind = match &params.then_claim {
             Some(claim) if !successes.is_empty() => match self.lease_of(&claim.worker).await {
-                Ok(lease_until) => {
+                Ok(lease) => {
                     self.ears.learn(&claim.quotas);
-                    Some(Behind { asking: Asking::new(claim), lease_until, rows: None })
+                    Some(Behind { asking: Asking::new(claim), lease, rows: None })
                 }
                 Err(_) => None,
             },
@@ -59,9 +59,9 @@ impl Shared {
         }
         let claim = match (&params.then_claim, behind) {
             (None, _) => None,
-            (Some(_), Some(Behind { mut asking, lease_until, rows: Some(rows) })) => {
+            (Some(_), Some(Behind { mut asking, lease, rows: Some(rows) })) => {
                 let claimed = match rows {
-                    Ok(rows) => self.claim_rest(&mut asking, lease_until, rows).await,
+                    Ok(rows) => self.claim_rest(&mut asking, lease, rows).await,
                     Err(error) => Err(error),
                 };
                 Some(claimed)
@@ -92,7 +92,9 @@ impl Shared {
         let (mut successes, mut others) = (Vec::new(), Vec::new());
         for (at, (id, transition)) in ids.into_iter().zip(&params.transitions).enumerate() {
             let Some(id) = id else { continue };
-            let is_plain = transition.next.state == State::Completed && !twice.contains(&id);
+            let is_plain = transition.next.state == State::Completed
+                && !twice.contains(&id)
+                && id.leads_to(&transition.queue);
             match epoch::read(transition.lease.epoch, id, &params.worker).filter(|_| is_plain) {
                 Some((entry, claimed_at)) => {
                     successes.push(Success { at, id, entry, claimed_at, transition });
@@ -132,7 +134,10 @@ impl Shared {
                     }
                 }
             }
-            let stems: Vec<_> = all.iter().map(|queue| self.stem(queue)).collect();
+            let stems = match claims {
+                Some(_) => self.claim_stems(&all),
+                None => all.iter().map(|queue| self.stem(queue)).collect(),
+            };
             let mut call = scripts::APPLY.on(&stems).arg(self.common.options.told_time());
             let mut arguments = 2;
             let large = |success: &&Success<'_>| usize::from(result_of(success).1.is_some());
@@ -149,7 +154,7 @@ impl Shared {
             }
             if let Some(behind) = &claims {
                 call.add(own.len());
-                behind.asking.add_to(&mut call, &all, behind.lease_until, is_cluster);
+                behind.asking.add_to(&mut call, &all, behind.lease, is_cluster);
             }
             let mut reply = self.ask(call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;
@@ -179,14 +184,13 @@ impl Shared {
         chunk: &[(usize, Id, &Transition)],
         outcomes: &mut [Applied],
     ) -> Result<()> {
-        let mut by_queue: HashMap<&QueueName, Vec<Id>> = HashMap::new();
-        for (_, id, transition) in chunk {
-            by_queue.entry(&transition.queue).or_default().push(*id);
-        }
         let reports: HashMap<Id, (usize, &Transition)> =
             chunk.iter().map(|(at, id, transition)| (*id, (*at, *transition))).collect();
-        for (queue, ids) in by_queue {
-            let (now, rows) = self.look(queue, &ids).await?;
+        for chunk in chunk.chunks(AT_ONCE) {
+            let ids: Vec<_> = chunk.iter().map(|(_, id, _)| *id).collect();
+            // The queue that a report names only spares a look-up; its lease may be made up.
+            let (now, mut found) = self.look_everywhere(&ids).await?;
+            let rows: Vec<_> = ids.iter().filter_map(|id| found.remove(id)).collect();
             for row in &rows {
                 outcomes[reports[&row.id].0] = LOST;
             }

@@ -43,8 +43,8 @@ impl Shared {
                 }
                 for wave in waves {
                     let named: Vec<_> = wave.iter().map(|(_, id)| *id).collect();
-                    let (now, found) = self.look_everywhere(&named).await?;
-                    let rows: Vec<_> = found.into_values().collect();
+                    let (now, mut found) = self.look_everywhere(&named).await?;
+                    let rows = named.iter().filter_map(|id| found.remove(id)).collect();
                     let changed = self.change_rows(now, rows, params).await?;
                     for (at, id) in wave {
                         outcomes[at] = changed.get(&id).copied().unwrap_or(Changed::NotFound);

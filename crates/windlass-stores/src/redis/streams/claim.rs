@@ -15,8 +15,8 @@ use super::row::{Row, RunEnd, Running};
 use super::{AT_ONCE, Shared, keys, scripts};
 use crate::redis::script::Call;
 
-/// Until when the leases of workers are good, as far as this process has heard. It only spares a
-/// look-up: a queue refuses a worker that was declared lost, whatever is thought of it here.
+/// Until when the leases of workers are good, as far as this process has heard: on a Cluster no script
+/// can look into the fleet and into a queue. It only spares a look-up: a queue refuses a worker that was declared lost, whatever is thought of it here.
 #[derive(Default)]
 pub(super) struct Leases(Mutex<HashMap<WorkerId, i64>>);
 
@@ -32,6 +32,15 @@ impl Leases {
     fn get(&self, worker: &WorkerId) -> Option<i64> {
         self.0.lock().get(worker).copied()
     }
+}
+
+/// What a claim knows of its worker's lease.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LeaseKnown {
+    /// The script looks it up by itself: everything is on one server.
+    ToServer,
+    /// The fleet's keys may be elsewhere; this was heard last.
+    Until(i64),
 }
 
 /// A claim of which a part is still to be asked for.
@@ -94,12 +103,15 @@ impl Asking {
         &self,
         call: &mut Call,
         queues: &[QueueName],
-        lease_until: i64,
+        lease: LeaseKnown,
         is_cluster: bool,
     ) {
         let quotas = self.next_quotas(is_cluster);
         call.add(self.worker.as_str());
-        call.add(lease_until);
+        match lease {
+            LeaseKnown::ToServer => call.add("fleet"),
+            LeaseKnown::Until(until) => call.add(until),
+        }
         call.add(self.limit.min(AT_ONCE));
         call.add(self.suspects);
         call.add(quotas.len());
@@ -172,24 +184,28 @@ impl Shared {
     pub(super) async fn claim(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
         let mut asking = Asking::new(params);
         self.ears.learn(&params.quotas);
-        let lease_until = self.lease_of(&params.worker).await?;
-        self.claim_rest(&mut asking, lease_until, Vec::new()).await
+        if asking.is_served() {
+            // Nothing is asked for, but a worker that is gone is told so all the same.
+            return self.look_up_lease(&params.worker).await.map(|_| Vec::new());
+        }
+        let lease = self.lease_of(&params.worker).await?;
+        self.claim_rest(&mut asking, lease, Vec::new()).await
     }
 
     /// Asks until a claim is served; `rows` are those that it has already.
     pub(super) async fn claim_rest(
         &self,
         asking: &mut Asking,
-        mut lease_until: i64,
+        mut lease: LeaseKnown,
         mut rows: Vec<Row>,
     ) -> Result<Vec<Claimed>> {
         let is_cluster = self.common.options.is_cluster();
         let mut has_looked = false;
         while !asking.is_served() {
             let queues = asking.queues(is_cluster);
-            let stems: Vec<_> = queues.iter().map(|queue| self.stem(queue)).collect();
+            let stems = self.claim_stems(&queues);
             let mut call = scripts::CLAIM.on(&stems).arg(self.common.options.told_time());
-            asking.add_to(&mut call, &queues, lease_until, is_cluster);
+            asking.add_to(&mut call, &queues, lease, is_cluster);
             let mut reply = self.ask(call).await?.list()?;
             let now = next(&mut reply, "claim")?.time()?;
             let found = asking.read(next(&mut reply, "claim")?, now)?;
@@ -205,11 +221,11 @@ impl Shared {
                     }
                     break;
                 }
-                Found::Overdue if has_looked => break,
+                Found::Overdue if has_looked || matches!(lease, LeaseKnown::ToServer) => break,
                 Found::Overdue => {
                     // It may have beaten through another process since.
                     has_looked = true;
-                    lease_until = self.look_up_lease(&asking.worker).await?;
+                    lease = LeaseKnown::Until(self.look_up_lease(&asking.worker).await?);
                 }
             }
         }
@@ -257,12 +273,25 @@ impl Shared {
         .map(drop)
     }
 
-    /// Until when a worker's leases are good; an error for one that is unknown or gone.
-    pub(super) async fn lease_of(&self, worker: &WorkerId) -> Result<i64> {
-        match self.common.leases.get(worker) {
-            Some(until) => Ok(until),
-            None => self.look_up_lease(worker).await,
+    /// What is known of a worker's lease; an error for one that is known to be gone.
+    pub(super) async fn lease_of(&self, worker: &WorkerId) -> Result<LeaseKnown> {
+        if !self.common.options.is_cluster() {
+            return Ok(LeaseKnown::ToServer);
         }
+        let until = match self.common.leases.get(worker) {
+            Some(until) => until,
+            None => self.look_up_lease(worker).await?,
+        };
+        Ok(LeaseKnown::Until(until))
+    }
+
+    /// The keys of a call that claims: its queues and, where one call may name both, the fleet.
+    pub(super) fn claim_stems(&self, queues: &[QueueName]) -> Vec<String> {
+        let mut stems: Vec<_> = queues.iter().map(|queue| self.stem(queue)).collect();
+        if !self.common.options.is_cluster() {
+            stems.push(self.fleet.clone());
+        }
+        stems
     }
 
     async fn look_up_lease(&self, worker: &WorkerId) -> Result<i64> {

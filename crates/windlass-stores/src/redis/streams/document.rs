@@ -43,7 +43,7 @@ impl Shared {
             .arg(self.common.options.told_time())
             .arg(&save.class)
             .arg(&save.key)
-            .arg(save.expected.unwrap_or(0))
+            .arg(save.expected.map_or(-1, u64::cast_signed))
             .arg(u8::from(save.body.is_some()))
             .arg(save.body.as_deref().unwrap_or_default());
         let mut parts = self.ask(call).await?.list()?;
