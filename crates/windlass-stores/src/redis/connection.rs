@@ -155,3 +155,14 @@ impl Blocking {
         self.0.send(command).await
     }
 }
+
+/// Where to hear what is published: any node of a Cluster tells all of it.
+pub(super) fn subscriber(options: &RedisOptions) -> RedisResult<ConnectionInfo> {
+    let server = match &options.servers {
+        Servers::Single(server) => Some((**server).clone()),
+        Servers::Cluster(nodes) => fastrand::choice(nodes).cloned(),
+    };
+    let server =
+        server.ok_or((redis::ErrorKind::InvalidClientConfig, "a Cluster without nodes"))?;
+    Ok(server.set_tcp_settings(settings()))
+}

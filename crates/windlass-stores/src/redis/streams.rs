@@ -22,6 +22,7 @@ mod keys;
 mod lead;
 mod list;
 mod names;
+mod news;
 mod place;
 mod promote;
 mod read;
@@ -58,6 +59,7 @@ use crate::wakes::Wakes;
 use claim::Leases;
 use ears::Ears;
 use names::Names;
+use news::Herald;
 use reply::Reply;
 
 /// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
@@ -66,6 +68,8 @@ const AT_ONCE: usize = 200;
 /// How often a wait for the end of tasks looks by itself.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+/// The same while others are heard.
+const LOOK_EVERY_HEARING: Duration = Duration::from_secs(5);
 
 /// A store in Redis, on Streams.
 #[derive(Clone)]
@@ -81,6 +85,7 @@ struct Shared {
     fleet: String,
     link: Link,
     ears: Ears,
+    herald: Herald,
 }
 
 /// What all handles of one opening share.
@@ -92,8 +97,16 @@ struct Common {
     wakes: Wakes,
     names: Names,
     leases: Leases,
-    /// The name of the data as they were first seen.
-    born: Mutex<Option<String>>,
+    data: Mutex<Data>,
+}
+
+/// What is known of the data as such.
+#[derive(Default)]
+struct Data {
+    /// Their name as it was last seen.
+    born: Option<String>,
+    /// They were not the same any more.
+    was_wiped: bool,
 }
 
 impl StreamsStore {
@@ -113,7 +126,7 @@ impl StreamsStore {
             wakes: Wakes::new(|| {}),
             names: Names::default(),
             leases: Leases::default(),
-            born: Mutex::default(),
+            data: Mutex::default(),
         });
         let store = Self::on(common, link);
         store.shared.find_data().await?;
@@ -127,6 +140,7 @@ impl StreamsStore {
             common,
             link,
             ears: Ears::default(),
+            herald: Herald::default(),
         });
         Self { shared }
     }
@@ -170,27 +184,31 @@ impl Shared {
         }
     }
 
-    /// Compares the name of the data with the one that was seen first: someone may have wiped them.
-    fn recognise(&self, name: &str) {
-        let mut born = self.common.born.lock();
-        match born.as_deref() {
-            Some(known) if known == name => {}
-            Some(_) => {
-                tracing::error!(
-                    prefix = self.common.options.prefix,
-                    "the data in redis are not those that were there before: they were wiped, or \
-                     the server came back without them; every task in them is lost"
-                );
-                self.common.names.clear();
-                *born = Some(name.to_owned());
-            }
-            None => *born = Some(name.to_owned()),
+    /// Compares the name of the data with the one that was seen before; false when someone has wiped
+    /// them, or the server came back without them.
+    fn recognise(&self, name: &str) -> bool {
+        let mut data = self.common.data.lock();
+        if data.born.as_deref() == Some(name) {
+            return true;
         }
+        let is_first = data.born.replace(name.to_owned()).is_none();
+        if !is_first {
+            data.was_wiped = true;
+            tracing::error!(
+                prefix = self.common.options.prefix,
+                "the data in redis are not those that were there before: they were wiped, or the \
+                 server came back without them; every task in them is lost"
+            );
+        }
+        is_first
     }
 
     async fn wait(&self, params: &WaitParams) -> Result<Wake> {
         if !params.queues.is_empty() && params.since.is_some() {
             self.listen(&params.queues);
+        }
+        if params.orders.is_some() || !params.tasks.is_empty() {
+            self.subscribe_to_news();
         }
         let ended = async |tasks: Vec<TaskId>| self.ended(tasks).await;
         if params.tasks.is_empty() {
@@ -199,11 +217,14 @@ impl Shared {
         let started = Instant::now();
         let mut pause = LOOK_EVERY_MIN;
         loop {
+            // Asked for before looking, in [`Wakes::wait`]: an end between the two is told.
+            self.watch_ends(&params.tasks).await?;
             let left = params.at_most.saturating_sub(started.elapsed());
-            let at_most = left.min(pause);
+            let longest = if self.is_hearing() { LOOK_EVERY_HEARING } else { pause };
+            let at_most = left.min(longest);
             let wake =
                 self.common.wakes.wait(WaitParams { at_most, ..params.clone() }, ended).await?;
-            if wake != Wake::TimedOut || left <= pause {
+            if wake != Wake::TimedOut || left <= longest {
                 return Ok(wake);
             }
             pause = (pause + pause.mul_f64(0.5 + fastrand::f64())).min(LOOK_EVERY_MAX);

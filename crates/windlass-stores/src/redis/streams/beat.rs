@@ -50,10 +50,13 @@ impl Shared {
         let mut parts = reply.list()?;
         let now = next(&mut parts, "register")?.time()?;
         let order = next(&mut parts, "register")?.bytes()?;
-        self.recognise(&next(&mut parts, "register")?.text()?);
+        let is_known = self.recognise(&next(&mut parts, "register")?.text()?);
         let queues: Vec<_> = parts
             .map(|name| name.text().map(|name| QueueName::stored(&name)))
             .collect::<Result<_>>()?;
+        if !is_known {
+            self.register_again().await?;
+        }
         self.common.names.add(queues.iter().cloned());
         self.common.leases.learn(&beat.worker, now.after(beat.lease).as_millis());
 

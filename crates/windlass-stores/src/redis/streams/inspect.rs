@@ -44,6 +44,18 @@ impl Shared {
                 advice: "set appendonly yes and appendfsync always".into(),
             });
         }
+        if self.common.data.lock().was_wiped {
+            findings.push(Finding {
+                severity: Severity::Problem,
+                subject: "data",
+                text: "the data were wiped while this process used them, or the server came back \
+                       without them; every task in them is lost"
+                    .into(),
+                advice:
+                    "find out who runs FLUSHALL, or have the server keep its data (appendonly yes)"
+                        .into(),
+            });
+        }
         match facts.eviction.as_deref() {
             Some("noeviction") | None => {}
             Some(policy) => findings.push(Finding {

@@ -74,19 +74,14 @@ pub(super) fn journal(stem: &str) -> String {
     format!("{stem}j")
 }
 
-/// Dead letters of a queue.
-pub(super) fn dead(stem: &str) -> String {
-    format!("{stem}dead")
-}
-
 /// Set while someone waits for the end of a task.
 pub(super) fn watch(stem: &str) -> String {
     format!("{stem}watch")
 }
 
-/// The channel that tells of ends.
-pub(super) fn ends(stem: &str) -> String {
-    format!("{stem}ends")
+/// A pattern for the channels of all queues that tell of ends.
+pub(super) fn all_ends(prefix: &str) -> String {
+    format!("{prefix}:{{*}}:ends")
 }
 
 #[cfg(test)]
@@ -97,7 +92,7 @@ mod tests {
     fn all_keys_of_a_queue_share_its_name_as_their_tag() {
         let stem = queue_stem("wl", &QueueName::stored("mail"));
         assert_eq!(stem, "wl:{mail}:");
-        for key in [bell(&stem, Priority::High), large(&stem), journal(&stem), ends(&stem)] {
+        for key in [bell(&stem, Priority::High), large(&stem), journal(&stem), watch(&stem)] {
             assert!(key.starts_with("wl:{mail}:"), "{key}");
         }
         assert!(QueueName::new("~").is_err(), "the fleet's tag is no queue's");

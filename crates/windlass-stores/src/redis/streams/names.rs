@@ -29,9 +29,8 @@ impl Names {
         }
     }
 
-    /// Forgets all, since the data are not those that it heard of.
-    pub(super) fn clear(&self) {
-        self.by_mark.write().clear();
+    fn take(&self) -> Vec<QueueName> {
+        std::mem::take(&mut *self.by_mark.write()).into_values().flatten().collect()
     }
 
     fn led_to(&self, id: Id) -> Vec<QueueName> {
@@ -59,6 +58,13 @@ impl Shared {
         self.link.command("register a queue", &command).await?;
         self.common.names.add(new);
         Ok(())
+    }
+
+    /// Puts all queues that this process knows on record again: the data are not those that it heard
+    /// of, and something may have been written since.
+    pub(super) async fn register_again(&self) -> Result<()> {
+        let known = self.common.names.take();
+        self.register_queues(&known).await
     }
 
     /// All queues on record, by name.
