@@ -70,10 +70,7 @@ impl Link {
         if let (Err(cause), Some(script)) = (&answer, script)
             && is_script_missing(cause)
         {
-            answer = match wire.send(&script.loading()).await {
-                Ok(_) => wire.send(command).await,
-                Err(cause) => Err(cause),
-            };
+            answer = wire.send(&script.in_full(command)).await;
         }
         answer.map_err(|cause| {
             if is_connection_spent(&cause) {

@@ -1,7 +1,7 @@
 //! Scripts: their texts are files under `lua/`, put together when they are first used, called by their
-//! digest, and loaded again when the server has forgotten them.
+//! digest, and sent in full when the server does not know them (any more).
 
-use redis::{Cmd, ToRedisArgs};
+use redis::{Arg, Cmd, ToRedisArgs};
 
 /// One script.
 pub(super) struct Script {
@@ -18,10 +18,16 @@ impl Script {
         Self { name, text, digest }
     }
 
-    /// The command that makes a server know it.
-    pub(super) fn loading(&self) -> Cmd {
-        let mut command = redis::cmd("SCRIPT");
-        command.arg("LOAD").arg(&self.text);
+    /// A call with the text instead of its digest: it needs nothing to be known beforehand, and makes
+    /// the server know it.
+    pub(super) fn in_full(&self, call: &Cmd) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command.arg(&self.text);
+        for arg in call.args_iter().skip(2) {
+            if let Arg::Simple(arg) = arg {
+                command.arg(arg);
+            }
+        }
         command
     }
 

@@ -91,8 +91,6 @@ struct Shared {
 /// What all handles of one opening share.
 struct Common {
     options: Arc<RedisOptions>,
-    /// A name for the data, should they have none yet.
-    name: String,
     facts: ServerFacts,
     wakes: Wakes,
     names: Names,
@@ -121,7 +119,6 @@ impl StreamsStore {
         }
         let common = Arc::new(Common {
             options,
-            name: Uuid::new_v4().simple().to_string(),
             facts,
             wakes: Wakes::new(|| {}),
             names: Names::default(),
@@ -146,6 +143,12 @@ impl StreamsStore {
     }
 }
 
+/// A name for the data, should they have none yet: another each time, so that data that were made anew
+/// are told from those before.
+fn new_name() -> String {
+    Uuid::new_v4().simple().to_string()
+}
+
 impl Shared {
     /// Calls a script.
     async fn ask(&self, call: Call) -> Result<Reply> {
@@ -167,7 +170,7 @@ impl Shared {
         let born = keys::born(&self.fleet);
         if self.common.options.creates {
             let mut command = redis::cmd("SET");
-            command.arg(&born).arg(&self.common.name).arg("NX");
+            command.arg(&born).arg(new_name()).arg("NX");
             self.link.command("name the data", &command).await?;
         }
         let mut command = redis::cmd("GET");

@@ -20,7 +20,7 @@ use super::place::stale_term;
 use super::reply::next;
 use super::row::{Row, RunEnd, millis};
 use super::worker::{read_order, write_order};
-use super::{AT_ONCE, Shared, keys, scripts};
+use super::{AT_ONCE, Shared, keys, new_name, scripts};
 use crate::wakes::News;
 
 /// How a worker's tasks are looked for.
@@ -40,7 +40,7 @@ impl Shared {
             .arg(beat.worker.as_str())
             .arg(card)
             .arg(millis(beat.lease))
-            .arg(&self.common.name);
+            .arg(new_name());
         let reply = self.ask(call).await?;
         if reply.is_zero() {
             self.common.leases.forget(&beat.worker);
