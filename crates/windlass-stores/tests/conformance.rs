@@ -29,3 +29,10 @@ mod redis {
 
     windlass_testkit::conformance!(RedisSubject);
 }
+
+#[cfg(feature = "redis")]
+mod redis_cluster {
+    use crate::subjects::ClusterSubject;
+
+    windlass_testkit::conformance!(ClusterSubject);
+}

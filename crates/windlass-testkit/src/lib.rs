@@ -31,5 +31,5 @@ pub use draft::Draft;
 pub use faults::{Faults, FaultyStore, Method};
 pub use fleet::{Fleet, Seat};
 pub use scene::{Run, Scene, check};
-pub use servers::{PostgresServer, RedisServer};
+pub use servers::{PostgresServer, RedisCluster, RedisServer};
 pub use subject::{MemorySubject, Subject};

@@ -5,4 +5,4 @@ pub mod postgres;
 pub mod redis;
 
 pub use postgres::PostgresServer;
-pub use redis::RedisServer;
+pub use redis::{RedisCluster, RedisServer};

@@ -91,6 +91,8 @@ struct Shared {
 /// What all handles of one opening share.
 struct Common {
     options: Arc<RedisOptions>,
+    /// Sets what this process tells apart from what others do: it has rung for that already.
+    name: String,
     facts: ServerFacts,
     wakes: Wakes,
     names: Names,
@@ -119,6 +121,7 @@ impl StreamsStore {
         }
         let common = Arc::new(Common {
             options,
+            name: new_name(),
             facts,
             wakes: Wakes::new(|| {}),
             names: Names::default(),
@@ -143,8 +146,8 @@ impl StreamsStore {
     }
 }
 
-/// A name for the data, should they have none yet: another each time, so that data that were made anew
-/// are told from those before.
+/// A name that nobody has had before. Data are given one when they have none, so that data that were made
+/// anew are told from those before.
 fn new_name() -> String {
     Uuid::new_v4().simple().to_string()
 }

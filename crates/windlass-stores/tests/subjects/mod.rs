@@ -12,6 +12,6 @@ mod sqlite;
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::PostgresSubject;
 #[cfg(feature = "redis")]
-pub(crate) use redis::RedisSubject;
+pub(crate) use redis::{ClusterSubject, RedisSubject};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::SqliteSubject;

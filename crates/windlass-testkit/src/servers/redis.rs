@@ -1,7 +1,7 @@
 //! A private Redis: its own folder and port.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -61,12 +61,16 @@ impl RedisServer {
 
     /// Starts a server of its own with further settings, as on its command line.
     pub fn start_with(keeping: Keeping, extra: &[&str]) -> Self {
+        Self::start_on(free_port(), keeping, extra)
+    }
+
+    fn start_on(port: u16, keeping: Keeping, extra: &[&str]) -> Self {
         let name = format!("windlass-redis-{}-{}", std::process::id(), fastrand::u32(..));
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
         let server = Self {
             folder,
-            port: free_port(),
+            port,
             keeping,
             extra: extra.iter().map(ToString::to_string).collect(),
             running: Mutex::new(None),
@@ -88,6 +92,11 @@ impl RedisServer {
     /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The same as a list, as a Cluster has it.
+    pub fn ports(&self) -> Vec<u16> {
+        vec![self.port]
     }
 
     /// Its process.
@@ -140,16 +149,85 @@ impl RedisServer {
 
     /// Asks whether it answers; while it loads its data it says so instead.
     fn is_ready(&self) -> bool {
-        let asked = || -> std::io::Result<bool> {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-            stream.write_all(b"PING\r\n")?;
-            let mut answer = [0; 7];
-            stream.read_exact(&mut answer)?;
-            Ok(&answer == b"+PONG\r\n")
-        };
-        asked().unwrap_or(false)
+        self.ask(&["PING"]).is_ok_and(|answer| answer == "+PONG\r\n")
     }
+
+    /// Sends a command; answers how the reply begins, which is all that tests need.
+    fn ask(&self, words: &[&str]) -> io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        let mut text = format!("*{}\r\n", words.len());
+        for word in words {
+            text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(text.as_bytes())?;
+        let mut answer = [0; 4_096];
+        let count = stream.read(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer[..count]).into_owned())
+    }
+}
+
+/// A Cluster of three nodes of the tests' own.
+pub struct RedisCluster {
+    nodes: Vec<RedisServer>,
+}
+
+static SHARED_CLUSTER: OnceLock<RedisCluster> = OnceLock::new();
+
+impl RedisCluster {
+    /// The Cluster of this process, started when it is first asked for.
+    pub fn shared() -> &'static Self {
+        SHARED_CLUSTER.get_or_init(Self::start)
+    }
+
+    /// Starts a Cluster of its own; it keeps nothing.
+    pub fn start() -> Self {
+        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"];
+        let start = |_| RedisServer::start_on(free_node_port(), Keeping::Nothing, &settings);
+        let nodes: Vec<_> = (0..NODES).map(start).collect();
+        for (number, node) in (0..NODES).zip(&nodes) {
+            let slots = SLOTS * number / NODES..SLOTS * (number + 1) / NODES;
+            let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
+            let mut words = vec!["CLUSTER", "ADDSLOTS"];
+            words.extend(slots.iter().map(String::as_str));
+            assert_eq!(node.ask(&words).unwrap(), "+OK\r\n");
+            let port = nodes[0].port.to_string();
+            assert_eq!(node.ask(&["CLUSTER", "MEET", "127.0.0.1", &port]).unwrap(), "+OK\r\n");
+        }
+        let deadline = Instant::now() + START_MAX;
+        let is_whole = |node: &RedisServer| {
+            let told = node.ask(&["CLUSTER", "INFO"]).unwrap_or_default();
+            told.contains("cluster_state:ok") && told.contains("cluster_known_nodes:3")
+        };
+        while !nodes.iter().all(is_whole) {
+            assert!(Instant::now() < deadline, "the Cluster did not come together");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Self { nodes }
+    }
+
+    /// The URL of this Cluster, for keys under a prefix.
+    pub fn url(&self, prefix: &str) -> String {
+        let nodes: Vec<_> = self.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("redis+cluster://{}?prefix={prefix}", nodes.join(","))
+    }
+
+    /// The ports of its nodes on 127.0.0.1.
+    pub fn ports(&self) -> Vec<u16> {
+        self.nodes.iter().map(RedisServer::port).collect()
+    }
+}
+
+const NODES: u32 = 3;
+const SLOTS: u32 = 16_384;
+
+/// A port that is free, and so is the one for the bus of a Cluster, 10,000 above it.
+fn free_node_port() -> u16 {
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let port = || fastrand::u16(20_000..30_000);
+    std::iter::repeat_with(port)
+        .find(|port| is_free(*port) && is_free(*port + 10_000))
+        .expect("there is always another try")
 }
 
 impl Drop for RedisServer {

@@ -266,6 +266,11 @@ impl Shared {
         self.link.command("forget a worker", &command).await.map(drop)
     }
 
+    /// What other processes are told of orders to a worker: who tells, and of whom.
+    pub(super) fn order_news(&self, worker: &WorkerId) -> String {
+        format!("{} {worker}", self.common.name)
+    }
+
     pub(super) async fn order(&self, order: &Order) -> Result<()> {
         let mut news = News::default();
         match order {
@@ -286,7 +291,8 @@ impl Shared {
                     .on(&[&self.fleet])
                     .arg(self.common.options.told_time())
                     .arg(worker.as_str())
-                    .arg(write_order(*order));
+                    .arg(write_order(*order))
+                    .arg(self.order_news(worker));
                 if self.ask(call).await?.is_zero() {
                     return Err(Error::new(ErrorKind::NotFound, format!("no worker {worker}")));
                 }

@@ -141,7 +141,7 @@ impl Shared {
             if done.map_or(Ok(0), |done| done.number())? == 1 {
                 if let Some(worker) = worker {
                     let mut command = redis::cmd("PUBLISH");
-                    command.arg(keys::orders(&self.fleet)).arg(worker.as_str());
+                    command.arg(keys::orders(&self.fleet)).arg(self.order_news(&worker));
                     self.link.command("tell of a cancel", &command).await?;
                     self.common.wakes.tell(News { ordered: vec![worker], ..News::default() });
                 }

@@ -78,7 +78,12 @@ impl Shared {
     fn heard(&self, channel: &str, payload: &[u8]) {
         let mut news = News::default();
         if channel == keys::orders(&self.fleet) {
-            news.ordered.push(WorkerId::new(String::from_utf8_lossy(payload)));
+            let text = String::from_utf8_lossy(payload);
+            match text.split_once(' ') {
+                Some((sender, _)) if sender == self.common.name => return,
+                Some((_, worker)) => news.ordered.push(WorkerId::new(worker)),
+                None => return,
+            }
         } else if let Some(id) = Id::from_stored(payload) {
             news.ended.push(id.task_id());
         }
