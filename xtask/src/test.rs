@@ -9,10 +9,15 @@ use crate::{Result, setup, shell};
 
 /// Tries of the power-cut torture that every test run pays for; `torture power-cut` does more.
 const POWER_CUT_TRIES: u32 = 3;
+/// And on PostgreSQL, where each takes longer.
+const POWER_CUT_TRIES_POSTGRES: u32 = 1;
 /// Kills per topology of the process torture that every test run pays for; `torture sqlite` does more.
 const SQLITE_KILLS: u32 = 4;
 /// Longest that their faults last; the drain after them takes about ten seconds more.
 const SQLITE_SECONDS: u32 = 20;
+/// How long faults last on PostgreSQL, and its server is away once; `torture postgres` does more.
+const POSTGRES_SECONDS: u32 = 20;
+const POSTGRES_OUTAGE_SECONDS: u32 = 4;
 
 /// Which tests.
 #[derive(clap::Args)]
@@ -48,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Result {
     let is_any_run = tally.passed + tally.failed > 0;
     tally += run_power_cut(args);
     tally += run_sqlite(args);
+    tally += run_postgres(args);
     println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     if tally.failed > 0 {
         return Err("tests failed".into());
@@ -98,13 +104,23 @@ fn parse_result(line: &str) -> Option<Tally> {
 
 fn run_power_cut(args: &Args) -> Tally {
     let tries = POWER_CUT_TRIES.to_string();
-    run_torture(args, power_cut::obstacle, &["power-cut", "--tries", &tries])
+    let mut tally = run_torture(args, power_cut::obstacle, &["power-cut", "--tries", &tries]);
+    let tries = POWER_CUT_TRIES_POSTGRES.to_string();
+    let words = ["power-cut", "--store", "postgres", "--tries", &tries];
+    tally += run_torture(args, power_cut::obstacle, &words);
+    tally
 }
 
 fn run_sqlite(args: &Args) -> Tally {
     let (kills, seconds) = (SQLITE_KILLS.to_string(), SQLITE_SECONDS.to_string());
     // The debug build is there already, from the tests.
     let words = ["sqlite", "--debug", "--kills", &kills, "--seconds", &seconds];
+    run_torture(args, || None, &words)
+}
+
+fn run_postgres(args: &Args) -> Tally {
+    let (seconds, outage) = (POSTGRES_SECONDS.to_string(), POSTGRES_OUTAGE_SECONDS.to_string());
+    let words = ["postgres", "--debug", "--seconds", &seconds, "--outage", &outage];
     run_torture(args, || None, &words)
 }
 

@@ -5,7 +5,7 @@
 mod chance;
 mod guard;
 pub(crate) mod power_cut;
-mod sqlite;
+mod processes;
 
 use clap::Subcommand;
 
@@ -25,13 +25,15 @@ enum Attack {
     PowerCut(power_cut::Args),
     /// Kill, pause and stop the processes of a small installation on one SQLite file under load;
     /// every promise that can be seen from outside must hold.
-    Sqlite(sqlite::Args),
+    Sqlite(processes::Args),
+    /// The same on a private PostgreSQL, which is restarted now and then and away for a minute once.
+    Postgres(processes::ServerArgs),
     /// The process that is killed by `power-cut`.
     #[command(hide = true)]
     PowerCutLoad(power_cut::LoadArgs),
-    /// What `sqlite` has run for each task.
+    /// What `sqlite` and `postgres` have run for each task.
     #[command(hide = true)]
-    SqliteHandler(sqlite::HandlerArgs),
+    Handler(processes::HandlerArgs),
     /// A process that ends with its owner.
     #[command(hide = true)]
     Tethered(guard::TetheredArgs),
@@ -41,8 +43,9 @@ pub(crate) fn run(args: Args) -> Result {
     match args.attack {
         Attack::PowerCut(args) => power_cut::run(&args),
         Attack::PowerCutLoad(args) => power_cut::run_load(&args),
-        Attack::Sqlite(args) => sqlite::run(&args),
-        Attack::SqliteHandler(args) => sqlite::run_handler(&args),
+        Attack::Sqlite(args) => processes::run_sqlite(&args),
+        Attack::Postgres(args) => processes::run_postgres(&args),
+        Attack::Handler(args) => processes::run_handler(&args),
         Attack::Tethered(args) => guard::run_tethered(&args),
     }
 }

@@ -91,6 +91,15 @@ fn a_batch_larger_than_all_tasks_is_cut_to_them() {
 }
 
 #[test]
+fn mode_soak_tells_slice_by_slice() {
+    let options = ["--mode", "soak", "--producers", "2", "--batch", "20", "--soak-seconds", "1"];
+    let objects = measured(&[&options[..], &["--store", "memory:"]].concat());
+    let slices: Vec<_> = objects.iter().map(|object| object["slice"].as_u64()).collect();
+    assert_eq!(slices, (1..=10).map(Some).collect::<Vec<_>>());
+    assert_positive(&objects[9], &["tasks", "seconds"]);
+}
+
+#[test]
 fn mode_latency_tells_submit_and_claim_apart() {
     let objects = measured(&["--mode", "latency", "--tasks", "20", "--store", "memory:"]);
     for field in ["latency_ms", "submit_ms"] {

@@ -13,7 +13,7 @@ use windlass_core::{Claimed, Ending, Epoch, Kind, QueueName, Result, TaskId, Tra
 
 use crate::client::Client;
 use crate::leases::ProgressNote;
-use crate::task::encode;
+use crate::task::encode_result;
 
 /// What a handler knows of its run, and the worker's state.
 pub struct Context<S> {
@@ -121,9 +121,10 @@ impl<S> Context<S> {
     #[doc(hidden)]
     pub fn completion<O: Serialize>(&self, output: &O) -> Result<Transition> {
         let (run, config) = (&self.run.0, self.client().config());
-        let result = encode("the result", output)?;
-        check_size("result", result.len(), config.limits.result_bytes_max)?;
-        let ending = Ending::Completed { result: Some(result) };
+        let result = encode_result(output)?;
+        let size = result.as_ref().map_or(0, Bytes::len);
+        check_size("result", size, config.limits.result_bytes_max)?;
+        let ending = Ending::Completed { result };
         let transition = finish(&run.task, ending, &config.task.retry, &mut Dice::thrown());
         Ok(transition.took(run.started.elapsed()))
     }

@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use windlass_core::{Ending, Kind, QueueName, Result};
+use windlass_core::{Ending, Kind, QueueName};
 
 use crate::context::{Context, RunContext};
 use crate::failure::{Failure, Outcome};
 use crate::hooks::Hooks;
 use crate::slots::Slot;
-use crate::task::{Task, encode};
+use crate::task::{Task, encode_result};
 
 /// Runs one kind of task. Any `async fn(T, Context<S>) -> Outcome<T::Output>` is one; a struct that
 /// needs more can implement it.
@@ -207,13 +207,10 @@ fn decode<T: Task>(payload: &[u8]) -> Outcome<T> {
 fn ending<O: serde::Serialize>(outcome: Outcome<O>) -> Ending {
     match outcome {
         Err(failure) => failure.into_ending(),
-        Ok(output) => {
-            let result: Result<Bytes> = encode("the result", &output);
-            match result {
-                Ok(result) => Ending::Completed { result: Some(result) },
-                Err(error) => Failure::from(error).into_ending(),
-            }
-        }
+        Ok(output) => match encode_result(&output) {
+            Ok(result) => Ending::Completed { result },
+            Err(error) => Failure::from(error).into_ending(),
+        },
     }
 }
 
@@ -251,6 +248,13 @@ mod tests {
         let queues: Vec<_> = queues.iter().map(|q| (QueueName::new(q).unwrap(), 1)).collect();
         let unserved: Vec<_> = registry.unserved(&queues).map(|(kind, _)| *kind).collect();
         assert_eq!(unserved, kinds);
+    }
+
+    #[test]
+    fn nothing_is_stored_for_a_result_of_null() {
+        assert_eq!(ending(Ok(())), Ending::Completed { result: None });
+        assert_eq!(ending(Ok(None::<u8>)), Ending::Completed { result: None });
+        assert_eq!(ending(Ok("null")), Ending::Completed { result: Some("\"null\"".into()) });
     }
 
     #[test]

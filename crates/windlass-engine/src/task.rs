@@ -264,3 +264,9 @@ pub(crate) fn encode<T: Serialize>(what: &str, value: &T) -> Result<Bytes> {
         .map(Bytes::from)
         .map_err(|cause| Error::invalid(format!("write {what} as JSON")).because(cause))
 }
+
+/// A result as stored. Nothing stands for null, which is what most handlers return: no store has to
+/// write a row for it.
+pub(crate) fn encode_result<T: Serialize>(output: &T) -> Result<Option<Bytes>> {
+    Ok(Some(encode("the result", output)?).filter(|bytes| &bytes[..] != b"null"))
+}

@@ -102,10 +102,10 @@ impl PostgresStore {
         let store = Self::on(Arc::new(options), Arc::new(Wakes::new(|| {})));
         let shared = Arc::clone(&store.shared);
         to_the_end(async move {
-            let held = shared.pool.get().await?;
-            let migrated = migrate::migrate(&held.session, &shared.options).await;
-            held.back();
-            migrated
+            let session = Session::connect(&shared.options, Purpose::Plain, |_| {}).await?;
+            migrate::migrate(&session, &shared.options).await?;
+            shared.pool.adopt(session);
+            Ok(())
         })
         .await?;
         Ok(store)
@@ -117,15 +117,14 @@ impl PostgresStore {
         let mut salt = [0; 8];
         salt.copy_from_slice(&digest[..8]);
         let salt = i64::from_le_bytes(salt);
-        let link = |purpose| Link::new(Arc::clone(&options), purpose);
-        let shared = Arc::new_cyclic(|this| Shared {
+        let shared = Arc::new_cyclic(|this: &Weak<Shared>| Shared {
             this: this.clone(),
             name: Uuid::new_v4().simple().to_string(),
             salt,
             channel: format!("windlass_{:016x}", salt.cast_unsigned()),
-            submits: link(Purpose::Hot),
-            work: link(Purpose::Hot),
-            telling: link(Purpose::News),
+            submits: Link::new(Arc::clone(&options), Purpose::Hot, forgetting(this)),
+            work: Link::new(Arc::clone(&options), Purpose::Hot, forgetting(this)),
+            telling: Link::new(Arc::clone(&options), Purpose::News, || {}),
             pool: Pool::new(Arc::clone(&options)),
             queues: Names::of_queues(),
             kinds: Names::of_kinds(),
@@ -147,6 +146,19 @@ impl PostgresStore {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         to_the_end(work(Arc::clone(&self.shared))).await
+    }
+}
+
+/// Forgets what was learned over an earlier connection: the next may lead to a database that was
+/// restored or made anew, where names and numbers are others.
+fn forgetting(this: &Weak<Shared>) -> impl Fn() + Send + Sync + 'static {
+    let this = this.clone();
+    move || {
+        if let Some(shared) = this.upgrade() {
+            shared.queues.forget();
+            shared.kinds.forget();
+            *shared.block.lock() = insert::Block::default();
+        }
     }
 }
 
@@ -273,7 +285,11 @@ impl Store for PostgresStore {
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
         let mark = self.shared.wakes.mark();
-        let tasks = self.run(|shared| async move { shared.claim(&params).await }).await?;
+        let claiming = self.run(|shared| async move {
+            let session = shared.work.session().await?;
+            shared.claim(&session, &params).await
+        });
+        let tasks = claiming.await?;
         Ok(Claim { tasks, mark })
     }
 

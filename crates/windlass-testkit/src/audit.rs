@@ -105,9 +105,15 @@ pub struct Counts {
     pub deleted: usize,
     /// Runs that the store says were lost with their worker.
     pub crashes: usize,
+    /// The longest time in peace after which one of these was noticed.
+    pub recovery_ms_max: u64,
     /// Of these, runs of a process that nobody had touched: a machine too slow for the lease, or a
     /// fault; the log cannot tell.
     pub crashes_unexplained: usize,
+    /// Runs that the store says took too long.
+    pub timeouts: usize,
+    /// Runs that the store says were put off by their handlers.
+    pub snoozes: usize,
     /// Runs that the store says were given back.
     pub releases: usize,
     /// Pairs of runs of one task at one time, after the earlier one's worker was killed or stopped.
@@ -123,8 +129,12 @@ pub struct Setting {
     pub lease: Duration,
     /// The backoff of tasks that bring none.
     pub backoff: Backoff,
+    /// How long a handler that snoozes waits.
+    pub snooze: Duration,
     /// How long the drain may take after the last fault.
     pub drain_max: Duration,
+    /// How long a run of a dead worker may go unnoticed in peace.
+    pub recovery_max: Duration,
 }
 
 /// Judges the evidence.

@@ -10,6 +10,7 @@
 //! - [`faults`]: a store that fails on demand, around one that works.
 //! - [`fleet`]: workers on one store in memory, driven by paused time.
 //! - [`servers`]: private servers, started by the tests and gone with them.
+//! - [`proxy`]: stands between a store and its server and spoils the connection on demand.
 //!
 //! Time is shifted, never slept; nothing is mocked.
 
@@ -21,6 +22,7 @@ pub mod conformance;
 pub mod draft;
 pub mod faults;
 pub mod fleet;
+pub mod proxy;
 pub mod scene;
 pub mod sequence;
 pub mod servers;
@@ -30,6 +32,7 @@ pub use clock::TokioClock;
 pub use draft::Draft;
 pub use faults::{Faults, FaultyStore, Method};
 pub use fleet::{Fleet, Seat};
+pub use proxy::Proxy;
 pub use scene::{Run, Scene, check};
 pub use servers::{PostgresServer, RedisCluster, RedisServer};
 pub use subject::{MemorySubject, Subject};

@@ -1,7 +1,7 @@
 //! The power cut: an ext4 of its own goes dark under a store at full load.
 //!
-//! One try: make a file system in a file ([`disk`]), start a process that loads a store on it
-//! ([`load`]) and writes down what it sends and what is acknowledged, outside of that file system
+//! One try: make a file system in a file ([`disk`]), put a store on it ([`victim`]), start a process
+//! that loads the store ([`load`]) and writes down what it sends and what is acknowledged, outside of that file system
 //! ([`ledger`]). At a random moment the file system loses everything that was not flushed, the
 //! process is killed, the file system is mounted again, and the [`audit`] compares the store with
 //! the ledger. A plain `kill -9` would keep the page cache and prove nothing.
@@ -10,11 +10,14 @@ mod audit;
 mod disk;
 mod ledger;
 mod load;
+mod victim;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,13 +27,16 @@ use windlass_core::dice::Dice;
 
 use self::audit::Audit;
 use self::disk::Disk;
-use self::ledger::{Ledger, Moment};
+use self::ledger::{Ledger, Moment, Word};
 pub(crate) use self::load::{LoadArgs, run_load};
+use self::victim::{StoreKind, Victim};
 use crate::torture::guard::{self, Killed};
 use crate::{Result, shell};
 
-/// The shortest time between the start of the load and the cut; the longest is `--seconds`.
-const CUT_AFTER_MIN: Duration = Duration::from_millis(50);
+/// The shortest time between the first answer to the load and the cut; the longest is `--seconds`.
+const CUT_AFTER_MIN: Duration = Duration::from_millis(20);
+/// Longest wait for the first answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often the waiting parent looks whether it should stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -46,6 +52,9 @@ pub(crate) struct Args {
     /// How long the load runs at most before a cut.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
+    /// Which store.
+    #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
+    store: StoreKind,
     /// The store's durability; `fast` may lose and is expected to be caught losing.
     #[arg(long, value_enum, default_value_t = Profile::Durable)]
     profile: Profile,
@@ -104,6 +113,8 @@ pub(crate) fn run(args: &Args) -> Result {
     }
     clear_progress();
     let verdict = match (args.profile, total.wrong.is_empty(), total.lost()) {
+        // Each cut came before the first answer: that shows nothing.
+        (_, true, 0) if total.acked_inserts == 0 => "fail",
         (_, true, 0) => "pass",
         (Profile::Fast, true, _) => "lossy",
         (Profile::Durable, _, _) | (Profile::Fast, false, _) => "fail",
@@ -112,6 +123,7 @@ pub(crate) fn run(args: &Args) -> Result {
         "{}",
         json!({
             "torture": "power-cut",
+            "store": args.store.as_str(),
             "profile": args.profile.as_str(),
             "tries": args.tries,
             "seed": seed,
@@ -129,7 +141,9 @@ pub(crate) fn run(args: &Args) -> Result {
         })
     );
     if verdict == "fail" {
-        return Err("acknowledged work was lost, or the store was left wrong".into());
+        return Err(
+            "acknowledged work was lost, or there was none, or the store was left wrong".into()
+        );
     }
     Ok(())
 }
@@ -139,11 +153,8 @@ fn run_try(args: &Args, number: u32, dice: &mut Dice) -> Result<Audit> {
     let cut_after = CUT_AFTER_MIN + (longest - CUT_AFTER_MIN).mul_f64(dice.unit());
     let mut disk = Disk::create(disk::bytes_for(longest))?;
     disk.mount()?;
-    let url = format!(
-        "sqlite:{}?durability={}",
-        disk.mount_point().join("tasks.db").display(),
-        args.profile.as_str()
-    );
+    let victim = Victim::on(&disk, args.store)?;
+    let url = victim.url(args.profile.as_str());
     let ledger_path = disk.folder().join("ledger.log");
     let ledger = load_until_cut(&Cut {
         disk: &disk,
@@ -151,14 +162,18 @@ fn run_try(args: &Args, number: u32, dice: &mut Dice) -> Result<Audit> {
         after: cut_after,
         seed: dice.unit().to_bits(),
         ledger_path: &ledger_path,
-    })?;
+    });
+    victim.end();
+    let ledger = ledger?;
     disk.unmount()?;
     // As the cut left it: the audit will change it.
     disk.copy_image()?;
     disk.mount()?;
+    victim.start_again();
     let runtime = tokio::runtime::Runtime::new()?;
     let audit = runtime.block_on(audit::run(&url, &ledger));
     drop(runtime);
+    victim.end();
     let is_loss_expected = args.profile == Profile::Fast;
     if !audit.wrong.is_empty() || (audit.lost() > 0 && !is_loss_expected) {
         clear_progress();
@@ -193,12 +208,16 @@ fn load_until_cut(cut: &Cut<'_>) -> Result<Ledger> {
     let stdout = child.0.stdout.take().ok_or("the load has no output")?;
     let mut log = File::create(cut.ledger_path)?;
     let mut log_of_reader = log.try_clone()?;
-    let reader = thread::spawn(move || read_lines(stdout, &mut log_of_reader));
-    let cut_at = Instant::now() + cut.after;
-    while Instant::now() < cut_at {
+    let is_answered = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_answered);
+    let reader = thread::spawn(move || read_lines(stdout, &mut log_of_reader, &told));
+    let mut cut_at = Instant::now() + ANSWER_WITHIN;
+    let mut has_begun = false;
+    while Instant::now() < cut_at && !reader.is_finished() {
         guard::check_interrupted()?;
-        if reader.is_finished() {
-            break;
+        if !has_begun && is_answered.load(Ordering::SeqCst) {
+            has_begun = true;
+            cut_at = Instant::now() + cut.after;
         }
         thread::sleep(LOOK_EVERY.min(cut_at.saturating_duration_since(Instant::now())));
     }
@@ -218,7 +237,11 @@ fn load_until_cut(cut: &Cut<'_>) -> Result<Ledger> {
 }
 
 /// Reads the load's lines to the end (which the kill brings), onto the disk that keeps its power.
-fn read_lines(stdout: ChildStdout, log: &mut File) -> Result<Vec<String>> {
+fn read_lines(
+    stdout: ChildStdout,
+    log: &mut File,
+    is_answered: &AtomicBool,
+) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut pipe = BufReader::new(stdout);
     loop {
@@ -230,6 +253,9 @@ fn read_lines(stdout: ChildStdout, log: &mut File) -> Result<Vec<String>> {
         // The kill may have cut the last line in the middle. What was to be sent then was not sent,
         // and what was acknowledged is not held against the store.
         if line.pop() == Some('\n') {
+            if line.starts_with(Word::AckedInsert.as_str()) {
+                is_answered.store(true, Ordering::SeqCst);
+            }
             lines.push(line);
         }
     }

@@ -8,6 +8,7 @@ mod flow;
 mod latency;
 mod report;
 mod scene;
+mod soak;
 mod store;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ Examples:
   windlass bench --mode flow                       producers and a worker at the same time
   windlass bench --mode latency                    from the submit to the start of the handler
   windlass bench --mode backlog                    what a claim costs with 1,000,000 tasks waiting
+  windlass bench --mode soak --producers 2         ten minutes of full load, told minute by minute
   windlass bench --store memory:                   another store";
 
 /// What to measure. Without --store it is a fresh SQLite file on the disk of the current folder,
@@ -56,18 +58,21 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 100, value_name = "BYTES")]
     payload_bytes: usize,
     /// Tasks per call. By default: 1, 10, 100, 500 and 1000 in turn (mode `store`), 1 (`enqueue` and
-    /// `flow`), 500 (`backlog`).
+    /// `flow`), 500 (`backlog` and `soak`).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: Option<u32>,
-    /// Tasks that the worker runs at once (modes `drain` and `flow`).
+    /// Tasks that the worker runs at once (modes `drain`, `flow` and `soak`).
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
-    /// Callers at the same time (modes `enqueue` and `flow`).
+    /// Callers at the same time (modes `enqueue`, `flow` and `soak`).
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     producers: u32,
     /// Tasks that wait in the long backlog (mode `backlog`).
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
     backlog: u64,
+    /// How long to load the store (mode `soak`).
+    #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
+    soak_seconds: f64,
     /// Longest time for one step of a measurement.
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS")]
     step_seconds: f64,
@@ -87,6 +92,8 @@ enum Mode {
     Latency,
     /// Claim and apply with few and with many tasks waiting.
     Backlog,
+    /// Full load for minutes, in ten slices; leaves its tasks in the store.
+    Soak,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -113,8 +120,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     let effort = Effort {
         tasks: args.tasks,
         payload_bytes: args.payload_bytes,
-        step: Duration::try_from_secs_f64(args.step_seconds)
-            .map_err(|cause| Error::invalid("--step-seconds").because(cause))?,
+        step: seconds(args.step_seconds)?,
         is_store_kept: globals.store.is_some(),
     };
     let places = Places::find(&args, globals)?;
@@ -155,9 +161,20 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
             let second = places.open_second().await?;
             backlog::run([first, second], lengths, &effort, &mut report).await?;
         }
+        Mode::Soak => {
+            let callers =
+                enqueue::Callers { producers: args.producers, batch: batch.unwrap_or(500) };
+            let (slots, length) = (args.concurrency as usize, seconds(args.soak_seconds)?);
+            soak::run(first, callers, slots, length, &effort, &mut report).await?;
+        }
     }
     report.end();
     Ok(())
+}
+
+fn seconds(count: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(count)
+        .map_err(|cause| Error::invalid(format!("{count} seconds")).because(cause))
 }
 
 /// Where the measured stores are.

@@ -12,6 +12,7 @@ use windlass_core::{Claimed, Result, State, Transition, duration};
 use super::Shared;
 use super::batch::Batch;
 use super::id::{Id, token_of};
+use super::names::Known;
 use super::pool::{Tries, transaction};
 use super::row::{self, Row, by_token};
 use super::session::Session;
@@ -56,28 +57,34 @@ impl Shared {
     pub(super) async fn apply(&self, params: &ApplyParams, mark: WakeMark) -> Result<ApplyReply> {
         let mut news = News::default();
         let Some(wanted) = &params.then_claim else {
-            let outcomes = self.apply_all(&params.transitions, Commit::Waits, &mut news).await?;
+            let session = self.work.session().await?;
+            let outcomes =
+                self.apply_all(&session, &params.transitions, Commit::Waits, &mut news).await?;
             self.tell(news);
             return Ok(ApplyReply { outcomes, claim: None });
         };
         let (outcomes, claim) = if params.transitions.iter().all(is_success) {
             // Successes make nothing pending: the claim need not wait for their answer. Both go to
             // the server at once, on one connection, the successes first.
-            let commit = self.make_ready_to_send(&params.transitions).await?;
-            let applying = self.apply_all(&params.transitions, commit, &mut news);
-            let (outcomes, claim) = tokio::join!(applying, self.claim(wanted));
+            let session = self.work.session().await?;
+            let commit = self.make_ready_to_send(&session, &params.transitions).await?;
+            let applying = self.apply_all(&session, &params.transitions, commit, &mut news);
+            let (outcomes, claim) = tokio::join!(applying, self.claim(&session, wanted));
             let is_flushed = claim.as_ref().is_ok_and(|tasks| !tasks.is_empty());
             if outcomes.is_ok() && commit == Commit::IsFollowed && !is_flushed {
-                // A claim that finds nothing commits nothing.
-                self.work.session().await?.all(sql::FLUSH, &[]).await?;
+                // A claim that finds nothing commits nothing. On the same connection, and no other: a
+                // server that crashed and is back may have forgotten what it had not on the disk.
+                session.all(sql::FLUSH, &[]).await?;
             }
             if let (Err(_), Ok(tasks)) = (&outcomes, &claim) {
                 self.hand_back(tasks).await;
             }
             (outcomes?, claim)
         } else {
-            let outcomes = self.apply_all(&params.transitions, Commit::Waits, &mut news).await?;
-            (outcomes, self.claim(wanted).await)
+            let session = self.work.session().await?;
+            let outcomes =
+                self.apply_all(&session, &params.transitions, Commit::Waits, &mut news).await?;
+            (outcomes, self.claim(&session, wanted).await)
         };
         self.tell(news);
         // The endings are stored: an error of the claim must not have them all sent again.
@@ -88,16 +95,18 @@ impl Shared {
     /// Sees to it that successes can be sent without waiting for anything, so that a claim that is
     /// sent after them also comes after them. Its commit waits for the disk, and with that for all
     /// that was committed before it on the server: theirs then need not.
-    async fn make_ready_to_send(&self, transitions: &[Transition]) -> Result<Commit> {
+    async fn make_ready_to_send(
+        &self,
+        session: &Session,
+        transitions: &[Transition],
+    ) -> Result<Commit> {
         if transitions.is_empty() {
             return Ok(Commit::Waits);
         }
-        let session = self.work.session().await?;
         session.statement(sql::FINISH).await?;
-        let names = || transitions.iter().map(|transition| transition.queue.as_str());
-        self.queues.learn(&session, names()).await?;
-        let is_ready = names().all(|name| self.queues.id(name).is_some()) && !session.is_closed();
-        Ok(if is_ready { Commit::IsFollowed } else { Commit::Waits })
+        let names = transitions.iter().map(|transition| transition.queue.as_str());
+        self.queues.learn(session, names).await?;
+        Ok(if session.is_closed() { Commit::Waits } else { Commit::IsFollowed })
     }
 
     /// Gives back what was claimed and cannot be told to the worker. Where this fails too, its next
@@ -123,6 +132,7 @@ impl Shared {
 
     async fn apply_all(
         &self,
+        session: &Session,
         transitions: &[Transition],
         commit: Commit,
         news: &mut News,
@@ -148,8 +158,7 @@ impl Shared {
             }
         }
         if !successes.is_empty() {
-            let session = self.work.session().await?;
-            unsure.extend(self.finish(&session, successes, commit, &mut outcomes, news).await?);
+            unsure.extend(self.finish(session, successes, commit, &mut outcomes, news).await?);
         }
         if !others.is_empty() {
             unsure.extend(self.end(others, &mut outcomes).await?);
@@ -174,11 +183,11 @@ impl Shared {
     ) -> Result<Vec<Report<'t>>> {
         let mut lost = Vec::new();
         let names = successes.iter().map(|report| report.transition.queue.as_str());
-        self.queues.learn(session, names).await?;
+        let queues = self.queues.learn(session, names).await?;
         for _ in 0..AGAIN_MAX {
             let mut tries = Tries::default();
             let refused = loop {
-                let sent = self.finish_once(session, &successes, commit).await;
+                let sent = self.finish_once(session, &queues, &successes, commit).await;
                 // Only what is sent at once goes before the commit that follows.
                 commit = Commit::Waits;
                 match sent {
@@ -210,6 +219,7 @@ impl Shared {
     async fn finish_once(
         &self,
         session: &Session,
+        queues: &Known,
         successes: &[Report<'_>],
         commit: Commit,
     ) -> Result<HashMap<i64, HashSet<i64>>> {
@@ -221,7 +231,7 @@ impl Shared {
         let (mut key_tokens, mut key_seqs) = (vec![], vec![]);
         for report in successes {
             let transition = report.transition;
-            let queue = self.queues.id(transition.queue.as_str()).unwrap_or(0);
+            let queue = queues.id(transition.queue.as_str()).unwrap_or(0);
             let priority = i16::from(transition.priority.as_number());
             *counts.entry((report.token, queue, priority)).or_default() += 1;
             if let Some(output) = &transition.next.result {

@@ -1,6 +1,7 @@
 //! Beats, orders and leaving, in PostgreSQL.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use windlass_core::limits::clip;
 use windlass_core::state::release;
@@ -19,6 +20,9 @@ use super::session::Session;
 use super::sql;
 use crate::wakes::News;
 
+/// A beat may take this long, however short the lease.
+const AT_MOST_MIN: Duration = Duration::from_secs(1);
+
 /// A task that a worker holds.
 struct HeldTask {
     token: i64,
@@ -28,8 +32,15 @@ struct HeldTask {
 
 impl Shared {
     pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
-        let (orders, news) =
-            transaction!(self.pool, session => self.take_beat(session, beat, mark))?;
+        // Three of them fit into a lease: where a connection hangs, the next beat, on another one,
+        // comes in time.
+        let at_most = (beat.lease / 3).max(AT_MOST_MIN);
+        let beating =
+            async { transaction!(self.pool, session => self.take_beat(session, beat, mark)) };
+        let (orders, news) = tokio::time::timeout(at_most, beating).await.map_err(|cause| {
+            let text = format!("beat in postgres: no answer in {at_most:?}");
+            Error::new(ErrorKind::Unavailable, text).because(cause)
+        })??;
         self.tell(news);
         Ok(orders)
     }

@@ -108,6 +108,8 @@ impl Shared {
         let known = |id: &&Id| stamps.get(&id.seq) == Some(&id.stamp);
         let seqs: Vec<_> = ids.iter().filter(known).map(|id| id.seq).collect();
         let found = row::take(session, &seqs, &allowed, now.as_millis()).await?;
+        // After the locks: whatever was waited for happened before this.
+        let now = self.now(session).await?;
         let states: HashMap<_, _> =
             found.iter().map(|found| (found.seq, (found.state, found.is_taken))).collect();
         let is_needed = |found: &Found| {

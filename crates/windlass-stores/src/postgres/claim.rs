@@ -16,6 +16,7 @@ use windlass_core::{
 use super::Shared;
 use super::batch::Batch;
 use super::id::{Id, epoch_of};
+use super::names::Known;
 use super::pool::transaction;
 use super::row::{self, Row, lane, unsigned};
 use super::session::Session;
@@ -59,25 +60,26 @@ struct Taken {
 }
 
 impl Shared {
-    pub(super) async fn claim(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
-        let session = self.work.session().await?;
+    pub(super) async fn claim(
+        &self,
+        session: &Session,
+        params: &ClaimParams,
+    ) -> Result<Vec<Claimed>> {
         let mut wish = Wish {
             params,
             left: params.limit,
             suspects_left: params.suspects_at_most,
             given: vec![0; params.quotas.len()],
         };
+        if params.quotas.is_empty() {
+            self.check_worker(session, params, &Lanes::default()).await?;
+        }
         let mut tasks: Vec<Claimed> = Vec::new();
-        let mut is_worker_fit = false;
         // A queue that is named again waits for its first turn: one statement must not meet a range
         // twice.
         for segment in segments(&params.quotas) {
-            let claimed = self.claim_segment(&session, &mut wish, &segment).await;
-            match claimed {
-                Ok(found) => {
-                    is_worker_fit |= !found.is_empty();
-                    tasks.extend(found);
-                }
+            match self.claim_segment(session, &mut wish, &segment, &mut tasks).await {
+                Ok(()) => {}
                 // What was claimed before must not be lost with the rest.
                 Err(error) if tasks.is_empty() => return Err(error),
                 Err(error) => {
@@ -85,9 +87,6 @@ impl Shared {
                     break;
                 }
             }
-        }
-        if !is_worker_fit && params.quotas.is_empty() {
-            self.check_worker(&session, params, &Lanes::default()).await?;
         }
         Ok(tasks)
     }
@@ -112,24 +111,26 @@ impl Shared {
         });
     }
 
+    /// Claims from queues that are each named once; what was claimed is in `tasks` also after an error.
     async fn claim_segment(
         &self,
         session: &Session,
         wish: &mut Wish<'_>,
         quotas: &[usize],
-    ) -> Result<Vec<Claimed>> {
+        tasks: &mut Vec<Claimed>,
+    ) -> Result<()> {
         let mut ranges = self.claim_ranges.load(Ordering::Relaxed);
-        let mut tasks = Vec::new();
+        let before = tasks.len();
         let mut tries = 0;
         self.watch_dead_rows();
         loop {
             let mut lanes = wish.lanes(quotas);
             let is_hinted = self.hints.fill(&lanes.names, &lanes.lanes, &mut lanes.hints);
             if lanes.names.is_empty() {
-                if tasks.is_empty() {
+                if tasks.len() == before {
                     self.check_worker(session, wish.params, &lanes).await?;
                 }
-                return Ok(tasks);
+                return Ok(());
             }
             let rows = self.claim_rows(session, wish, &lanes, ranges).await?;
             let Some(first) = rows.first() else {
@@ -139,8 +140,8 @@ impl Shared {
                 }
                 let is_locked = self.check_worker(session, wish.params, &lanes).await?;
                 tries += 1;
-                if !is_locked || !tasks.is_empty() || tries > LOCKED_TRIES {
-                    return Ok(tasks);
+                if !is_locked || tasks.len() > before || tries > LOCKED_TRIES {
+                    return Ok(());
                 }
                 tokio::time::sleep(LOCKED_PAUSE).await;
                 continue;
@@ -155,21 +156,25 @@ impl Shared {
                 let at = usize::try_from(order - 1).unwrap_or(0);
                 self.hints.note(&lanes.names[at], lanes.lanes[at], position);
             }
+            let mut faulty = Vec::new();
             for taken in found {
                 wish.left -= 1;
                 wish.suspects_left -= usize::from(taken.task.is_suspect());
                 wish.given[taken.quota] += 1;
                 match taken.fault {
                     None => tasks.push(taken.task),
-                    Some(fault) => self.set_aside(taken.token, &taken.task, fault).await?,
+                    Some(fault) => faulty.push((taken.token, taken.task, fault)),
                 }
             }
+            for (token, task, fault) in faulty {
+                self.set_aside(token, &task, fault).await?;
+            }
             if wish.left == 0 {
-                return Ok(tasks);
+                return Ok(());
             }
             if locked < ranges {
                 if !is_hinted {
-                    return Ok(tasks);
+                    return Ok(());
                 }
                 // There may be more before the hints.
                 self.hints.forget();
@@ -213,54 +218,10 @@ impl Shared {
         lanes: &Lanes,
         rows: &[SqlRow],
     ) -> Result<Vec<Taken>> {
-        self.kinds.learn_names(session, rows.iter().map(|row| row.get(11))).await?;
-        let mut taken: Vec<_> = rows.iter().map(|row| self.read(row, lanes)).collect();
+        let kinds = self.kinds.learn_names(session, rows.iter().map(|row| row.get(11))).await?;
+        let mut taken: Vec<_> = rows.iter().map(|row| read(row, lanes, &kinds)).collect();
         taken.sort_unstable_by_key(|taken| taken.order);
         Ok(taken)
-    }
-
-    fn read(&self, row: &SqlRow, lanes: &Lanes) -> Taken {
-        let (token, now): (i64, i64) = (row.get(0), row.get(1));
-        let (order, position): (i64, i64) = (row.get(3), row.get(4));
-        let at = usize::try_from(order - 1).unwrap_or(0);
-        let quota = usize::try_from(lanes.quotas[at]).unwrap_or(0);
-        let id = Id { seq: row.get(5), stamp: row.get(6) };
-        let mut fault = None;
-        let stored: &[u8] = row.get(15);
-        let extras = match stored.is_empty() {
-            true => Extras::default(),
-            false => serde_json::from_slice(stored).unwrap_or_else(|error| {
-                fault = Some(format!("its stored options cannot be read: {error}"));
-                Extras::default()
-            }),
-        };
-        let kind = self.kinds.name(row.get(11)).unwrap_or_else(|| {
-            fault.get_or_insert_with(|| "its kind is not known".to_owned());
-            "".into()
-        });
-        let priority = i64::from(row.get::<_, i16>(14));
-        let retention: Option<i64> = row.get(19);
-        let task = Claimed {
-            id: id.task_id(),
-            epoch: epoch_of(token),
-            kind: Kind::stored(&kind),
-            queue: QueueName::stored(&lanes.names[at]),
-            priority: Priority::from_number(priority).unwrap_or_default(),
-            payload: Bytes::copy_from_slice(row.get(16)),
-            attempts: unsigned(row.get(17)) + 1,
-            crashes: unsigned(row.get(18)),
-            spec: Spec {
-                max_retries: unsigned(row.get(12)),
-                max_crashes: unsigned(row.get(13)),
-                timeout: duration::from_millis(row.get(8)),
-                retention: duration::from_millis(retention.unwrap_or_else(|| row.get(9))),
-                extras,
-            },
-            is_cancel_requested: false,
-            created_at: Timestamp::from_millis(row.get(7)),
-            claimed_at: Timestamp::from_millis(now),
-        };
-        Taken { order: (order, position, id.seq), quota, token, task, fault }
     }
 
     /// Refuses a worker that is unknown or gone; true when tasks are there that others have locked.
@@ -333,6 +294,51 @@ impl Wish<'_> {
         }
         all
     }
+}
+
+/// Reads one row of `claim.sql`.
+fn read(row: &SqlRow, lanes: &Lanes, kinds: &Known) -> Taken {
+    let (token, now): (i64, i64) = (row.get(0), row.get(1));
+    let (order, position): (i64, i64) = (row.get(3), row.get(4));
+    let at = usize::try_from(order - 1).unwrap_or(0);
+    let quota = usize::try_from(lanes.quotas[at]).unwrap_or(0);
+    let id = Id { seq: row.get(5), stamp: row.get(6) };
+    let mut fault = None;
+    let stored: &[u8] = row.get(15);
+    let extras = match stored.is_empty() {
+        true => Extras::default(),
+        false => serde_json::from_slice(stored).unwrap_or_else(|error| {
+            fault = Some(format!("its stored options cannot be read: {error}"));
+            Extras::default()
+        }),
+    };
+    let kind = kinds.name(row.get(11)).unwrap_or_else(|| {
+        fault.get_or_insert_with(|| "its kind is not known".to_owned());
+        ""
+    });
+    let priority = i64::from(row.get::<_, i16>(14));
+    let retention: Option<i64> = row.get(19);
+    let task = Claimed {
+        id: id.task_id(),
+        epoch: epoch_of(token),
+        kind: Kind::stored(kind),
+        queue: QueueName::stored(&lanes.names[at]),
+        priority: Priority::from_number(priority).unwrap_or_default(),
+        payload: Bytes::copy_from_slice(row.get(16)),
+        attempts: unsigned(row.get(17)) + 1,
+        crashes: unsigned(row.get(18)),
+        spec: Spec {
+            max_retries: unsigned(row.get(12)),
+            max_crashes: unsigned(row.get(13)),
+            timeout: duration::from_millis(row.get(8)),
+            retention: duration::from_millis(retention.unwrap_or_else(|| row.get(9))),
+            extras,
+        },
+        is_cancel_requested: false,
+        created_at: Timestamp::from_millis(row.get(7)),
+        claimed_at: Timestamp::from_millis(now),
+    };
+    Taken { order: (order, position, id.seq), quota, token, task, fault }
 }
 
 /// Quotas in groups in which no queue is named twice.

@@ -4,6 +4,7 @@
 //! schedules, an id that is there already) goes through a transaction that looks first.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use super::Shared;
 use super::batch::{Batch, Place, column, slices};
 use super::error::is_duplicate;
 use super::id::Id;
+use super::names::Known;
 use super::pool::transaction;
 use super::row::{self, Row, key_bit, lane, signed};
 use super::session::Session;
@@ -53,6 +55,12 @@ struct Twin {
     stamp: i64,
     fingerprint: [u8; 16],
     is_over: bool,
+}
+
+/// The numbers of the queues and kinds of a call.
+struct Naming {
+    queues: Arc<Known>,
+    kinds: Arc<Known>,
 }
 
 /// What became of the tasks of a call so far.
@@ -139,10 +147,14 @@ impl Shared {
             return Ok(());
         }
         let session = self.submits.session().await?;
-        self.queues.learn(&session, coming.iter().map(|one| one.task.queue.as_str())).await?;
-        self.kinds.learn(&session, coming.iter().map(|one| one.task.kind.as_str())).await?;
+        let queues = coming.iter().map(|one| one.task.queue.as_str());
+        let kinds = coming.iter().map(|one| one.task.kind.as_str());
+        let names = Naming {
+            queues: self.queues.learn(&session, queues).await?,
+            kinds: self.kinds.learn(&session, kinds).await?,
+        };
         if is_plain {
-            match self.insert_plain(&session, &coming).await {
+            match self.insert_plain(&session, &names, &coming).await {
                 Ok(()) => {
                     coming.iter().for_each(|one| answers[one.at] = Some(Inserted::New));
                     let mut news = News::default();
@@ -158,11 +170,10 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        let blocked = self.insert_together(&coming, answers).await?;
+        let blocked = self.insert_together(&names, &coming, answers).await?;
         // Another's open transaction on a key holds up those who want that key, and nobody else.
         for one in coming.iter().filter(|one| blocked.contains(&one.at)) {
-            let news =
-                transaction!(self.pool, session => self.insert_waiting(session, one, answers))?;
+            let news = transaction!(self.pool, session => self.insert_waiting(session, &names, one, answers))?;
             self.tell(news);
         }
         Ok(())
@@ -183,9 +194,14 @@ impl Shared {
         Ok(Coming { at, task, id, idempotency, unique })
     }
 
-    async fn insert_plain(&self, session: &Session, coming: &[Coming<'_>]) -> Result<()> {
+    async fn insert_plain(
+        &self,
+        session: &Session,
+        names: &Naming,
+        coming: &[Coming<'_>],
+    ) -> Result<()> {
         let told = self.options.told_time();
-        let columns = Columns::of(self, coming)?;
+        let columns = Columns::of(names, coming)?;
         let mut ranges: Vec<(i32, i16, i64, i64)> = Vec::new();
         let mut last_of: HashMap<(i32, i16), usize> = HashMap::new();
         for (one, queue) in coming.iter().zip(&columns.queues) {
@@ -232,6 +248,7 @@ impl Shared {
     /// Inserts all whose keys nobody else is busy with; answers the places of the rest.
     async fn insert_together(
         &self,
+        names: &Naming,
         coming: &[Coming<'_>],
         answers: &mut Answers,
     ) -> Result<HashSet<usize>> {
@@ -249,7 +266,7 @@ impl Shared {
             let free: Vec<_> = coming.iter().filter(is_free).collect();
             let blocked: HashSet<_> =
                 coming.iter().filter(|one| !is_free(one)).map(|one| one.at).collect();
-            let (news, told) = self.insert_carefully(session, &free).await?;
+            let (news, told) = self.insert_carefully(session, names, &free).await?;
             for (at, answer) in told {
                 answers[at] = Some(answer);
             }
@@ -263,6 +280,7 @@ impl Shared {
     async fn insert_waiting(
         &self,
         session: &Session,
+        names: &Naming,
         one: &Coming<'_>,
         answers: &mut Answers,
     ) -> Result<News> {
@@ -271,7 +289,7 @@ impl Shared {
         for hash in hashes {
             session.all(sql::KEY_WAIT, &[&hash]).await?;
         }
-        let (news, told) = self.insert_carefully(session, &[one]).await?;
+        let (news, told) = self.insert_carefully(session, names, &[one]).await?;
         for (at, answer) in told {
             answers[at] = Some(answer);
         }
@@ -294,6 +312,7 @@ impl Shared {
     async fn insert_carefully(
         &self,
         session: &Session,
+        names: &Naming,
         coming: &[&Coming<'_>],
     ) -> Result<(News, Vec<(usize, Inserted)>)> {
         let now = self.now(session).await?;
@@ -337,81 +356,80 @@ impl Shared {
                 row.forget(&mut batch, Exit::Pruned);
             }
         }
-        self.place(session, &mut batch, &stored).await?;
+        place(session, names, &mut batch, &stored).await?;
         let news = batch.write(session).await?;
         take_keys(session, &taken).await?;
         Ok((news, answers))
     }
+}
 
-    /// Writes the rows of new tasks, and puts the tasks where they wait.
-    async fn place(
-        &self,
-        session: &Session,
-        batch: &mut Batch,
-        stored: &[&Coming<'_>],
-    ) -> Result<()> {
-        if stored.is_empty() {
-            return Ok(());
-        }
-        let columns = Columns::of(self, stored.iter().copied())?;
-        let mut run_at = Vec::with_capacity(stored.len());
-        for (one, queue) in stored.iter().zip(&columns.queues) {
-            let task = one.task;
-            let due = task.when.due(batch.now).map(Timestamp::as_millis);
-            run_at.push(due.unwrap_or(0));
-            let bits = key_bit(one.unique.map(|(_, hold)| hold));
-            let place =
-                Place { seq: one.id.seq, queue: *queue, lane: lane(task.priority, 0), bits };
-            let state = match due {
-                Some(due) => {
-                    batch.make_wait(place, due, false);
-                    State::Scheduled
-                }
-                None => {
-                    batch.make_ready(place, None, 0);
-                    batch.tell_ready(&task.queue);
-                    State::Pending
-                }
-            };
-            batch.count(*queue, task.priority, state, 1);
-        }
-        let (extras, payloads) = (slices(&columns.extras), slices(&columns.payloads));
-        session
-            .execute(
-                sql::INSERT_ROWS,
-                &[
-                    &batch.now.as_millis(),
-                    &columns.seqs,
-                    &columns.stamps,
-                    &columns.queues,
-                    &columns.kinds,
-                    &columns.priorities,
-                    &columns.max_retries,
-                    &columns.max_crashes,
-                    &columns.timeouts_ms,
-                    &columns.retentions_ms,
-                    &extras,
-                    &payloads,
-                    &run_at,
-                ],
-            )
-            .await?;
-        let keyed: Vec<_> =
-            stored.iter().filter(|one| one.idempotency.is_some() || one.unique.is_some()).collect();
-        if keyed.is_empty() {
-            return Ok(());
-        }
-        let seqs = column(&keyed, |one| one.id.seq);
-        let names: Vec<_> = keyed.iter().map(|one| one.task.idempotency_key.as_deref()).collect();
-        let digests: Vec<Option<&[u8]>> =
-            keyed.iter().map(|one| one.unique.as_ref().map(|(digest, _)| &digest.0[..])).collect();
-        let holds = column(&keyed, |one| match one.unique {
-            Some((_, Hold::For(time))) => Some(duration::as_millis_ceil(time)),
-            Some((_, Hold::UntilFinished)) | None => None,
-        });
-        session.execute(sql::INSERT_KEYED, &[&seqs, &names, &digests, &holds]).await?;
-        Ok(())
+/// Writes the rows of new tasks, and puts the tasks where they wait.
+async fn place(
+    session: &Session,
+    names: &Naming,
+    batch: &mut Batch,
+    stored: &[&Coming<'_>],
+) -> Result<()> {
+    if stored.is_empty() {
+        return Ok(());
     }
+    let columns = Columns::of(names, stored.iter().copied())?;
+    let mut run_at = Vec::with_capacity(stored.len());
+    for (one, queue) in stored.iter().zip(&columns.queues) {
+        let task = one.task;
+        let due = task.when.due(batch.now).map(Timestamp::as_millis);
+        run_at.push(due.unwrap_or(0));
+        let bits = key_bit(one.unique.map(|(_, hold)| hold));
+        let place = Place { seq: one.id.seq, queue: *queue, lane: lane(task.priority, 0), bits };
+        let state = match due {
+            Some(due) => {
+                batch.make_wait(place, due, false);
+                State::Scheduled
+            }
+            None => {
+                batch.make_ready(place, None, 0);
+                batch.tell_ready(&task.queue);
+                State::Pending
+            }
+        };
+        batch.count(*queue, task.priority, state, 1);
+    }
+    let (extras, payloads) = (slices(&columns.extras), slices(&columns.payloads));
+    session
+        .execute(
+            sql::INSERT_ROWS,
+            &[
+                &batch.now.as_millis(),
+                &columns.seqs,
+                &columns.stamps,
+                &columns.queues,
+                &columns.kinds,
+                &columns.priorities,
+                &columns.max_retries,
+                &columns.max_crashes,
+                &columns.timeouts_ms,
+                &columns.retentions_ms,
+                &extras,
+                &payloads,
+                &run_at,
+            ],
+        )
+        .await?;
+    let keyed: Vec<_> =
+        stored.iter().filter(|one| one.idempotency.is_some() || one.unique.is_some()).collect();
+    if keyed.is_empty() {
+        return Ok(());
+    }
+    let seqs = column(&keyed, |one| one.id.seq);
+    let names: Vec<_> = keyed.iter().map(|one| one.task.idempotency_key.as_deref()).collect();
+    let digests: Vec<Option<&[u8]>> =
+        keyed.iter().map(|one| one.unique.as_ref().map(|(digest, _)| &digest.0[..])).collect();
+    let holds = column(&keyed, |one| match one.unique {
+        Some((_, Hold::For(time))) => Some(duration::as_millis_ceil(time)),
+        Some((_, Hold::UntilFinished)) | None => None,
+    });
+    session.execute(sql::INSERT_KEYED, &[&seqs, &names, &digests, &holds]).await?;
+    Ok(())
 }
 
 /// The columns of rows on their way into `task`.
@@ -431,7 +449,7 @@ struct Columns {
 
 impl Columns {
     fn of<'c, 't: 'c>(
-        shared: &Shared,
+        names: &Naming,
         coming: impl IntoIterator<Item = &'c Coming<'t>>,
     ) -> Result<Self> {
         let mut columns = Self {
@@ -452,8 +470,8 @@ impl Columns {
             let unknown = || Error::corrupt("a name was made and is not there");
             columns.seqs.push(one.id.seq);
             columns.stamps.push(one.id.stamp);
-            columns.queues.push(shared.queues.id(task.queue.as_str()).ok_or_else(unknown)?);
-            columns.kinds.push(shared.kinds.id(task.kind.as_str()).ok_or_else(unknown)?);
+            columns.queues.push(names.queues.id(task.queue.as_str()).ok_or_else(unknown)?);
+            columns.kinds.push(names.kinds.id(task.kind.as_str()).ok_or_else(unknown)?);
             columns.priorities.push(i16::from(task.priority.as_number()));
             columns.max_retries.push(signed(task.spec.max_retries));
             columns.max_crashes.push(signed(task.spec.max_crashes));

@@ -30,7 +30,10 @@ impl Shared {
         let now = Timestamp::from_millis(row.get(0));
         let findings = match depth {
             Depth::Ping => Vec::new(),
-            Depth::Full | Depth::Repair => findings(session, now).await?,
+            Depth::Full | Depth::Repair => {
+                session.wait_patiently(true);
+                findings(session, now).await?
+            }
         };
         let version = format!("PostgreSQL {}", row.get::<_, &str>(2));
         Ok(Inspection { now, is_writable: !row.get::<_, bool>(1), version, findings })
@@ -38,14 +41,16 @@ impl Shared {
 
     /// Counts the tasks anew, while nobody else writes.
     async fn repair_counts(&self, session: &Session) -> Result<()> {
+        session.wait_patiently(true);
         session.control(sql::LOCK_ALL).await?;
         let counted = counts(session, sql::COUNTED).await?;
         session.all(sql::COUNTS_CLEAR, &[]).await?;
-        self.queues.learn(session, counted.keys().map(|(queue, _)| queue.as_str())).await?;
+        let queues =
+            self.queues.learn(session, counted.keys().map(|(queue, _)| queue.as_str())).await?;
         let rows: Vec<_> = counted
             .iter()
             .filter_map(|((queue, priority), counts)| {
-                Some((self.queues.id(queue)?, i16::try_from(*priority).ok()?, *counts))
+                Some((queues.id(queue)?, i16::try_from(*priority).ok()?, *counts))
             })
             .collect();
         let queues: Vec<_> = rows.iter().map(|row| row.0).collect();

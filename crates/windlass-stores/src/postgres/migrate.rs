@@ -25,6 +25,8 @@ pub(super) async fn migrate(session: &Session, options: &PostgresOptions) -> Res
         let text = format!("no up-to-date windlass schema {:?} in that database", options.schema);
         return Err(Error::new(ErrorKind::NotFound, text));
     }
+    // Others may migrate at this moment, and large tables take long.
+    session.wait_patiently(true);
     session.control("BEGIN").await?;
     let migrated = apply(session, options).await;
     let step = if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" };

@@ -1,10 +1,11 @@
-//! Queues and kinds by number: a task's row holds numbers, and each process remembers their names.
+//! Queues and kinds by number: a task's row holds numbers, and each process remembers their names for as
+//! long as its connection lasts. What comes after may be another database, restored or made anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use windlass_core::Result;
+use windlass_core::{Error, Result};
 
 use super::session::Session;
 use super::sql;
@@ -17,13 +18,26 @@ pub(super) struct Names {
     find: &'static str,
     make: &'static str,
     name: &'static str,
-    known: Mutex<Known>,
+    known: Mutex<Arc<Known>>,
 }
 
-#[derive(Default)]
-struct Known {
+/// Names and their numbers, as far as they were met.
+#[derive(Default, Clone)]
+pub(super) struct Known {
     ids: HashMap<Arc<str>, i32>,
     names: HashMap<i32, Arc<str>>,
+}
+
+impl Known {
+    /// The number of a name.
+    pub(super) fn id(&self, name: &str) -> Option<i32> {
+        self.ids.get(name).copied()
+    }
+
+    /// The name of a number.
+    pub(super) fn name(&self, id: i32) -> Option<&str> {
+        self.names.get(&id).map(|name| &**name)
+    }
 }
 
 impl Names {
@@ -37,71 +51,69 @@ impl Names {
         Self { find, make, name, known: Mutex::default() }
     }
 
-    /// The number of a name, if it was met before.
-    pub(super) fn id(&self, name: &str) -> Option<i32> {
-        self.known.lock().ids.get(name).copied()
+    /// Forgets every name.
+    pub(super) fn forget(&self) {
+        *self.known.lock() = Arc::default();
     }
 
-    /// The name of a number, if it was met before.
-    pub(super) fn name(&self, id: i32) -> Option<Arc<str>> {
-        self.known.lock().names.get(&id).cloned()
-    }
-
-    /// Sees to it that these names have numbers, and that they are known here.
+    /// Sees to it that these names have numbers; answers with what is known then.
     pub(super) async fn learn(
         &self,
         session: &Session,
         wanted: impl Iterator<Item = &str>,
-    ) -> Result<()> {
-        let mut missing: Vec<String> = {
-            let known = self.known.lock();
-            wanted.filter(|name| !known.ids.contains_key(*name)).map(String::from).collect()
-        };
+    ) -> Result<Arc<Known>> {
+        let mut known = Arc::clone(&self.known.lock());
+        let mut missing: Vec<String> =
+            wanted.filter(|name| known.id(name).is_none()).map(String::from).collect();
         missing.sort_unstable();
         missing.dedup();
         for makes in [false, true] {
             if missing.is_empty() {
-                return Ok(());
+                break;
             }
             if makes {
                 session.execute(self.make, &[&missing]).await?;
             }
-            for row in session.all(self.find, &[&missing]).await? {
-                self.remember(row.get(0), row.get(1));
-            }
-            missing.retain(|name| self.id(name).is_none());
+            let rows = session.all(self.find, &[&missing]).await?;
+            self.remember(&mut known, &rows);
+            missing.retain(|name| known.id(name).is_none());
         }
-        Ok(())
+        match missing.first() {
+            None => Ok(known),
+            Some(name) => Err(Error::corrupt(format!("{name:?} was given no number"))),
+        }
     }
 
-    /// Sees to it that the names of these numbers are known here, as far as they exist.
+    /// Finds the names of these numbers, as far as they exist; answers with what is known then.
     pub(super) async fn learn_names(
         &self,
         session: &Session,
         wanted: impl Iterator<Item = i32>,
-    ) -> Result<()> {
-        let mut missing: Vec<i32> = {
-            let known = self.known.lock();
-            wanted.filter(|id| !known.names.contains_key(id)).collect()
-        };
+    ) -> Result<Arc<Known>> {
+        let mut known = Arc::clone(&self.known.lock());
+        let mut missing: Vec<i32> = wanted.filter(|id| known.name(*id).is_none()).collect();
         missing.sort_unstable();
         missing.dedup();
-        if missing.is_empty() {
-            return Ok(());
+        if !missing.is_empty() {
+            let rows = session.all(self.name, &[&missing]).await?;
+            self.remember(&mut known, &rows);
         }
-        for row in session.all(self.name, &[&missing]).await? {
-            self.remember(row.get(0), row.get(1));
-        }
-        Ok(())
+        Ok(known)
     }
 
-    fn remember(&self, id: i32, name: &str) {
-        let name: Arc<str> = name.into();
-        let mut known = self.known.lock();
-        if known.ids.len() >= REMEMBERED_MAX {
-            *known = Known::default();
+    /// Adds to what a caller knows, and to what all do. The caller's share must not go with what
+    /// others forget meanwhile.
+    fn remember(&self, known: &mut Arc<Known>, rows: &[tokio_postgres::Row]) {
+        let mut all = self.known.lock();
+        for row in rows {
+            let (id, name): (i32, Arc<str>) = (row.get(0), row.get::<_, &str>(1).into());
+            if all.ids.len() >= REMEMBERED_MAX {
+                *all = Arc::default();
+            }
+            for one in [Arc::make_mut(&mut all), Arc::make_mut(known)] {
+                one.ids.insert(Arc::clone(&name), id);
+                one.names.insert(id, Arc::clone(&name));
+            }
         }
-        known.ids.insert(Arc::clone(&name), id);
-        known.names.insert(id, name);
     }
 }

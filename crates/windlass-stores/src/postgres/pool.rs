@@ -30,6 +30,8 @@ pub(super) struct Link {
     purpose: Purpose,
     session: Mutex<Option<Arc<Session>>>,
     connecting: AsyncMutex<Pause>,
+    /// Called before a new connection is used.
+    connected: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -40,8 +42,20 @@ struct Pause {
 }
 
 impl Link {
-    pub(super) fn new(options: Arc<PostgresOptions>, purpose: Purpose) -> Self {
-        Self { options, purpose, session: Mutex::default(), connecting: AsyncMutex::default() }
+    /// `connected` is called whenever a connection was made, before it is used.
+    pub(super) fn new(
+        options: Arc<PostgresOptions>,
+        purpose: Purpose,
+        connected: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let connected = Box::new(connected);
+        Self {
+            options,
+            purpose,
+            session: Mutex::default(),
+            connecting: AsyncMutex::default(),
+            connected,
+        }
     }
 
     pub(super) async fn session(&self) -> Result<Arc<Session>> {
@@ -57,9 +71,10 @@ impl Link {
         {
             return Err(why.clone());
         }
-        match Session::connect(&self.options, self.purpose, |_| {}).await {
+        match Session::reconnect(&self.options, self.purpose).await {
             Ok(session) => {
                 let session = Arc::new(session);
+                (self.connected)();
                 *self.session.lock() = Some(Arc::clone(&session));
                 *pause = Pause::default();
                 Ok(session)
@@ -99,9 +114,15 @@ impl Pool {
         let idle = std::iter::from_fn(|| self.idle.lock().pop()).find(|one| !one.is_closed());
         let session = match idle {
             Some(session) => session,
-            None => Session::connect(&self.options, Purpose::Plain, |_| {}).await?,
+            None => Session::reconnect(&self.options, Purpose::Plain).await?,
         };
+        session.wait_patiently(false);
         Ok(Held { session, pool: self, _permit: permit })
+    }
+
+    /// Takes over a connection that is in the middle of nothing.
+    pub(super) fn adopt(&self, session: Session) {
+        self.idle.lock().push(session);
     }
 
     /// A connection with a transaction begun on it.

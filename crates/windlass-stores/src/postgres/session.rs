@@ -1,14 +1,17 @@
 //! One connection to the server: how it is set up, and the statements it has prepared.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::task::AbortHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 use windlass_core::{Error, ErrorKind, Result};
 
-use super::error::{During, classify};
+use super::error::During;
 use super::options::PostgresOptions;
 use super::tls;
 
@@ -17,8 +20,11 @@ pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Longest that making a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Longest that sent bytes may go unanswered by the server's machine.
+/// Longest that sent bytes may go unanswered by the server's machine, and how often it is then asked
+/// for a sign of life.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+const PROBES_MAX: u32 = 3;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +37,25 @@ pub(super) enum Purpose {
     News,
 }
 
+impl Purpose {
+    /// Longest that the server may take over one statement before the connection counts as hung. A
+    /// machine in between that takes bytes and hands on none looks healthy from here.
+    const fn answer_max(self) -> Duration {
+        match self {
+            // Less than a lease: a worker with a hung connection gets another before it is lost.
+            Self::Hot | Self::News => Duration::from_secs(10),
+            Self::Plain => Duration::from_secs(30),
+        }
+    }
+}
+
 pub(super) struct Session {
     pub(super) client: Client,
     statements: Mutex<HashMap<&'static str, Statement>>,
+    answer_max: Duration,
+    is_patient: AtomicBool,
+    is_given_up: AtomicBool,
+    driver: AbortHandle,
 }
 
 impl Session {
@@ -46,6 +68,7 @@ impl Session {
         let name = "connect";
         let mut server = options.server.clone();
         server.tcp_user_timeout(SILENCE_MAX).keepalives_idle(SILENCE_MAX);
+        server.keepalives_interval(PROBE_EVERY).keepalives_retries(PROBES_MAX);
         if server.get_connect_timeout().is_none() {
             server.connect_timeout(CONNECT_MAX);
         }
@@ -59,7 +82,7 @@ impl Session {
                 Error::new(ErrorKind::Unavailable, "connect to postgres").because(cause)
             })?
             .map_err(refused)?;
-        tokio::spawn(async move {
+        let driver = tokio::spawn(async move {
             loop {
                 match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
                     Some(Ok(AsyncMessage::Notification(note))) => {
@@ -75,12 +98,58 @@ impl Session {
             }
             heard(None);
         });
-        client.batch_execute(&settings(options, purpose)).await.during(name)?;
-        Ok(Self { client, statements: Mutex::default() })
+        let session = Self {
+            client,
+            statements: Mutex::default(),
+            answer_max: purpose.answer_max(),
+            is_patient: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
+            driver: driver.abort_handle(),
+        };
+        session.answered(name, session.client.batch_execute(&settings(options, purpose))).await?;
+        Ok(session)
+    }
+
+    /// Connects to a server that has let us in before. Whatever it has against us now may pass: a
+    /// password that is being changed, a database that is being restored. What a caller wants of it
+    /// is not wrong for that.
+    pub(super) async fn reconnect(options: &PostgresOptions, purpose: Purpose) -> Result<Self> {
+        let connected = Self::connect(options, purpose, |_| {}).await;
+        connected.map_err(|error| match error.kind() {
+            ErrorKind::Invalid => {
+                Error::new(ErrorKind::Unavailable, "connect to postgres again").because(error)
+            }
+            _ => error,
+        })
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.client.is_closed() || self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    /// Lets the server take as long as it likes, for what an operator waits for.
+    pub(super) fn wait_patiently(&self, is_patient: bool) {
+        self.is_patient.store(is_patient, Ordering::Relaxed);
+    }
+
+    /// Waits for an answer. Where none comes in time, or nobody waits for it any more, the connection
+    /// is closed: the server is told nothing more on it, and whoever else waits on it hears so at once.
+    async fn answered<T>(
+        &self,
+        name: &str,
+        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        let mut awaited = Awaited { session: self, is_over: false };
+        let answer = if self.is_patient.load(Ordering::Relaxed) {
+            call.await
+        } else {
+            tokio::time::timeout(self.answer_max, call).await.map_err(|cause| {
+                let text = format!("{name} in postgres: no answer in {:?}", self.answer_max);
+                Error::new(ErrorKind::Unavailable, text).because(cause)
+            })?
+        };
+        awaited.is_over = true;
+        answer.during(name)
     }
 
     /// A statement, prepared once per connection.
@@ -88,8 +157,7 @@ impl Session {
         if let Some(statement) = self.statements.lock().get(text) {
             return Ok(statement.clone());
         }
-        let statement =
-            self.client.prepare(text).await.map_err(|cause| classify(named(text), cause))?;
+        let statement = self.answered(named(text), self.client.prepare(text)).await?;
         self.statements.lock().insert(text, statement.clone());
         Ok(statement)
     }
@@ -97,7 +165,7 @@ impl Session {
     /// Runs a statement and reads all of its rows.
     pub(super) async fn all(&self, text: &'static str, values: Values<'_>) -> Result<Vec<Row>> {
         let statement = self.statement(text).await?;
-        self.client.query(&statement, values).await.map_err(|cause| classify(named(text), cause))
+        self.answered(named(text), self.client.query(&statement, values)).await
     }
 
     /// Runs a statement that returns at most one row.
@@ -108,12 +176,27 @@ impl Session {
     /// Runs a statement that returns nothing; answers how many rows it changed.
     pub(super) async fn execute(&self, text: &'static str, values: Values<'_>) -> Result<u64> {
         let statement = self.statement(text).await?;
-        self.client.execute(&statement, values).await.map_err(|cause| classify(named(text), cause))
+        self.answered(named(text), self.client.execute(&statement, values)).await
     }
 
     /// Begins, commits or rolls back.
     pub(super) async fn control(&self, step: &'static str) -> Result<()> {
-        self.client.batch_execute(step).await.during(step)
+        self.answered(step, self.client.batch_execute(step)).await
+    }
+}
+
+/// Closes a connection whose answer did not come.
+struct Awaited<'s> {
+    session: &'s Session,
+    is_over: bool,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.session.is_given_up.store(true, Ordering::Relaxed);
+            self.session.driver.abort();
+        }
     }
 }
 

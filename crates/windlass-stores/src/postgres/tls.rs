@@ -57,6 +57,9 @@ fn roots(trust: &Trust) -> Result<RootCertStore> {
                     Error::invalid("read a certificate to trust").because(cause)
                 })?;
             }
+            if roots.is_empty() {
+                return Err(Error::invalid(format!("no certificate in {}", path.display())));
+            }
         }
         None => {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -71,6 +71,7 @@ fn check_accepted(record: &TaskRecord, timeline: &[Entry], story: &Story, findin
             Outcome::Completed { .. } => "completed",
             Outcome::Failed => "failed",
             Outcome::Discarded => "discarded",
+            Outcome::Snoozed => "snoozed",
         };
         if said != accepted {
             let what = format!("{accepted} was accepted of run {epoch}, which had {said}");
@@ -97,6 +98,7 @@ const fn reported_end(what: Happening) -> Option<&'static str> {
         Happening::Completed => Some("completed"),
         Happening::Failed => Some("failed"),
         Happening::Discarded => Some("discarded"),
+        Happening::Snoozed => Some("snoozed"),
         _ => None,
     }
 }

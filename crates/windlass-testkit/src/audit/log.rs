@@ -49,6 +49,7 @@ pub enum Outcome {
     Completed { result: Digest },
     Failed,
     Discarded,
+    Snoozed,
 }
 
 /// Something that was seen. A key names a submit and everything that repeats it; each key has a
@@ -86,6 +87,10 @@ pub enum Fact {
     ProcessTerminated { process: ProcessId },
     /// It has ended; no code when a signal ended it.
     ProcessDown { process: ProcessId, code: Option<i32> },
+    /// The server of the store is about to be stopped.
+    StoreStopped,
+    /// It answers again.
+    StoreBack,
     /// From here on nobody disturbs anything.
     FaultsOver,
     /// Nothing waits and nothing runs.
@@ -157,6 +162,7 @@ impl fmt::Display for Line {
                 }
                 Outcome::Failed => write!(f, "run-ended {id} {epoch} failed"),
                 Outcome::Discarded => write!(f, "run-ended {id} {epoch} discarded"),
+                Outcome::Snoozed => write!(f, "run-ended {id} {epoch} snoozed"),
             },
             Fact::ProcessUp { process, role } => write!(f, "process-up {} {role}", process.0),
             Fact::ProcessKilled { process } => write!(f, "process-killed {}", process.0),
@@ -169,6 +175,8 @@ impl fmt::Display for Line {
             Fact::ProcessDown { process, code: None } => {
                 write!(f, "process-down {} signal", process.0)
             }
+            Fact::StoreStopped => f.write_str("store-stopped"),
+            Fact::StoreBack => f.write_str("store-back"),
             Fact::FaultsOver => f.write_str("faults-over"),
             Fact::Drained => f.write_str("drained"),
         }
@@ -218,6 +226,7 @@ fn parse(text: &str) -> Option<Line> {
                 ["completed", result] => Outcome::Completed { result: Digest(result.into()) },
                 ["failed"] => Outcome::Failed,
                 ["discarded"] => Outcome::Discarded,
+                ["snoozed"] => Outcome::Snoozed,
                 _ => return None,
             },
         },
@@ -230,6 +239,8 @@ fn parse(text: &str) -> Option<Line> {
         ["process-down", it, code] => {
             Fact::ProcessDown { process: process(it)?, code: Some(code.parse().ok()?) }
         }
+        ["store-stopped"] => Fact::StoreStopped,
+        ["store-back"] => Fact::StoreBack,
         ["faults-over"] => Fact::FaultsOver,
         ["drained"] => Fact::Drained,
         _ => return None,

@@ -364,3 +364,59 @@ fn what_is_no_line_is_an_error() {
         assert!(Log::read([text]).is_err(), "{text}");
     }
 }
+
+#[test]
+fn a_crash_is_noticed_late_unless_the_store_was_away() {
+    let mut evidence = Evidence::of_a_good_life();
+    evidence.recovery_max = Duration::from_secs(2);
+    let violations = evidence.judge().violations;
+    let named: Vec<_> = violations.iter().map(|violation| violation.invariant).collect();
+    assert_eq!(named, [Invariant::Liveness], "{violations:#?}");
+    evidence.say(KILLED + 500, Fact::StoreStopped);
+    evidence.say(KILLED + 1_500, Fact::StoreBack);
+    let findings = evidence.judge();
+    assert_eq!((findings.violations, findings.counts.recovery_ms_max), (Vec::new(), 1_500));
+}
+
+#[test]
+fn an_outage_of_the_store_is_counted_as_a_crash() {
+    check(Invariant::BudgetsAreKept, |it| {
+        it.forget(|fact| matches!(fact, Fact::ProcessKilled { .. }));
+        for line in &mut it.lines {
+            if let Fact::ProcessDown { process: VICTIM, code } = &mut line.fact {
+                (line.at, *code) = (at(LATE), Some(0));
+            }
+        }
+        it.say(LATE, Fact::ProcessTerminated { process: VICTIM });
+        it.say(11_000, Fact::StoreStopped);
+        it.say(12_000, Fact::StoreBack);
+    });
+}
+
+#[test]
+fn a_run_that_took_too_long_is_believed() {
+    check(Invariant::BudgetsAreKept, |it| {
+        it.submit("slow", 1_000, 0);
+        it.record("slow").spec.timeout = Duration::from_secs(1);
+        it.complete(&Told { key: "slow", epoch: 9, process: SURVIVOR, from: 1_100, to: 5_100 });
+    });
+}
+
+#[test]
+fn a_snoozed_task_starts_before_its_time() {
+    let mut evidence = Evidence::of_a_good_life();
+    let snooze = |it: &mut Evidence, from| {
+        it.submit("sleepy", 1_000, 0);
+        let first = Told { key: "sleepy", epoch: 8, process: SURVIVOR, from: 1_100, to: 1_200 };
+        it.start(&first);
+        it.end(&first, Outcome::Snoozed);
+        it.note("sleepy", 1_200, Happening::Snoozed, State::Scheduled);
+        it.record("sleepy").attempts -= 1;
+        it.complete(&Told { key: "sleepy", epoch: 9, process: SURVIVOR, from, to: from + 100 });
+    };
+    snooze(&mut evidence, 11_200);
+    evidence.count();
+    let findings = evidence.judge();
+    assert_eq!((findings.violations, findings.counts.snoozes), (Vec::new(), 1));
+    check(Invariant::NeverEarly, |it| snooze(it, 11_100));
+}

@@ -1,15 +1,21 @@
-//! Epochs only grow (3), one valid lease at a time (4), nothing early (7), no run untold (12).
+//! Epochs only grow (3), one valid lease at a time (4), no crash for an outage (6), nothing early (7),
+//! no run untold (12), crashes noticed in time (19).
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use windlass_core::history::{self, Entry, Happening};
 use windlass_core::retry::Backoff;
-use windlass_core::{TaskId, TaskRecord};
+use windlass_core::{State, TaskId, TaskRecord};
 
 use super::dump::Dump;
 use super::endings::CLOCK_SLACK;
+use super::log::Moment;
 use super::story::{Run, Story};
 use super::{Findings, Invariant, Setting};
+
+/// A busy machine may take this long to end what has run for too long.
+const TIMEOUT_SLACK: Duration = Duration::from_secs(2);
 
 pub(super) fn check(story: &Story, dump: &Dump, setting: &Setting, findings: &mut Findings) {
     for (id, runs) in &story.runs {
@@ -21,8 +27,9 @@ pub(super) fn check(story: &Story, dump: &Dump, setting: &Setting, findings: &mu
         case.check_first_start(findings);
         if let Some(record) = record {
             case.check_retries(record, findings);
+            case.check_timeouts(record, findings);
             case.check_told(record, findings);
-            case.count_given_up(findings);
+            case.check_given_up(findings);
         }
         findings.counts.runs += runs.len();
         findings.counts.reruns += runs.len().saturating_sub(1);
@@ -108,20 +115,40 @@ impl Case<'_> {
     /// after the claim: no slack is needed.
     fn check_retries(&self, record: &TaskRecord, findings: &mut Findings) {
         let backoff = record.spec.extras.backoff.unwrap_or(self.setting.backoff);
-        let failures = self.timeline.iter().filter(|entry| entry.what == Happening::Failed);
-        for entry in failures {
-            let Some(failed) = &entry.run else { continue };
-            let pause = backoff.nominal(failed.attempt).mul_f64(1.0 - jitter(&backoff));
-            let due = entry.at.after(pause);
+        for entry in self.timeline {
+            let Some(ended) = &entry.run else { continue };
+            let pause = match entry.what {
+                Happening::Failed | Happening::TimedOut => {
+                    backoff.nominal(ended.attempt).mul_f64(1.0 - jitter(&backoff))
+                }
+                Happening::Snoozed => self.setting.snooze,
+                _ => continue,
+            };
             // What was rounded up there may have been rounded down here.
-            let due = due.as_millis() - 1;
-            let next = self.runs.iter().filter(|run| run.epoch > failed.epoch);
+            let due = entry.at.after(pause).as_millis() - 1;
+            let next = self.runs.iter().filter(|run| run.epoch > ended.epoch);
             for run in next.filter(|run| run.started.timestamp().as_millis() < due) {
                 let what = format!(
-                    "run {} started before the backoff of run {} was over",
-                    run.epoch, failed.epoch
+                    "run {} started before the pause after run {} was over",
+                    run.epoch, ended.epoch
                 );
                 findings.accuse(Invariant::NeverEarly, Some(self.id), what);
+            }
+        }
+    }
+
+    /// No handler that went on for longer than it may is believed. (One that does not hear that its
+    /// worker gives it up, since that is paused, may come to its end.)
+    fn check_timeouts(&self, record: &TaskRecord, findings: &mut Findings) {
+        for run in self.runs {
+            let Some((ended, _)) = run.ended else { continue };
+            let took = Duration::from_nanos(ended.0.saturating_sub(run.started.0));
+            let is_believed = record.epoch == Some(run.epoch)
+                && record.state == State::Completed
+                && !self.story.may_have_lost(run, ended, self.setting.lease);
+            if is_believed && took > record.spec.timeout + TIMEOUT_SLACK {
+                let what = format!("run {} took {took:?} and was believed", run.epoch);
+                findings.accuse(Invariant::BudgetsAreKept, Some(self.id), what);
             }
         }
     }
@@ -152,27 +179,62 @@ impl Case<'_> {
         }
     }
 
-    fn count_given_up(&self, findings: &mut Findings) {
+    fn check_given_up(&self, findings: &mut Findings) {
         for entry in self.timeline {
-            if entry.what == Happening::Released {
-                findings.counts.releases += 1;
+            let counts = &mut findings.counts;
+            match entry.what {
+                Happening::Released => counts.releases += 1,
+                Happening::TimedOut => counts.timeouts += 1,
+                Happening::Snoozed => counts.snoozes += 1,
+                Happening::Crashed => counts.crashes += 1,
+                _ => {}
             }
             if entry.what != Happening::Crashed {
                 continue;
             }
-            findings.counts.crashes += 1;
             let epoch = entry.run.as_ref().map(|run| run.epoch);
-            let run = epoch.and_then(|epoch| self.runs.iter().find(|run| run.epoch == epoch));
-            let is_explained = |run: &Run| {
-                let at =
-                    super::Moment(u64::try_from(entry.at.as_millis()).unwrap_or(0) * 1_000_000);
-                self.story.may_have_lost(run, at, self.setting.lease)
-            };
             // Without a start nobody knows whose it was.
-            if run.is_some_and(|run| !is_explained(run)) {
-                findings.counts.crashes_unexplained += 1;
+            let run = epoch.and_then(|epoch| self.runs.iter().find(|run| run.epoch == epoch));
+            if let Some(run) = run {
+                let at = Moment(u64::try_from(entry.at.as_millis()).unwrap_or(0) * 1_000_000);
+                self.check_crash(run, at, findings);
             }
         }
+    }
+
+    /// A crash has a cause, which is not that the store was away, and is noticed in time.
+    fn check_crash(&self, run: &Run, noticed: Moment, findings: &mut Findings) {
+        let lease = self.setting.lease;
+        if !self.story.may_have_lost(run, noticed, lease) {
+            findings.counts.crashes_unexplained += 1;
+            if self.story.was_store_away(run.started, noticed) {
+                let what = format!("run {} is a crash, and only the store was away", run.epoch);
+                findings.accuse(Invariant::BudgetsAreKept, Some(self.id), what);
+            }
+            return;
+        }
+        let killed = self.story.processes.get(&run.process).and_then(|process| process.killed);
+        let Some(killed) = killed.filter(|killed| *killed <= noticed) else { return };
+        let peace = self.longest_peace(killed.max(run.started), noticed);
+        let peace_ms = u64::try_from(peace.as_millis()).unwrap_or(u64::MAX);
+        findings.counts.recovery_ms_max = findings.counts.recovery_ms_max.max(peace_ms);
+        if peace > self.setting.recovery_max {
+            let what = format!("run {} was lost and not missed for {peace:?} of peace", run.epoch);
+            findings.accuse(Invariant::Liveness, Some(self.id), what);
+        }
+    }
+
+    /// The longest time of a span in which nothing was disturbed.
+    fn longest_peace(&self, from: Moment, to: Moment) -> Duration {
+        let (mut longest_ns, mut quiet_from) = (0, from);
+        for (start, end) in self.story.disturbances() {
+            if start > to {
+                break;
+            }
+            longest_ns = longest_ns.max(start.0.saturating_sub(quiet_from.0));
+            quiet_from = quiet_from.max(end);
+        }
+        Duration::from_nanos(longest_ns.max(to.0.saturating_sub(quiet_from.0)))
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Story {
     pub(super) cancels: BTreeMap<TaskId, Request<CancelAnswer>>,
     pub(super) deletes: BTreeMap<TaskId, Request<()>>,
     pub(super) processes: BTreeMap<ProcessId, Process>,
+    /// When the store was away; the last may have no end.
+    pub(super) outages: Vec<(Moment, Option<Moment>)>,
     pub(super) faults_over: Option<Moment>,
     pub(super) drained: Option<Moment>,
 }
@@ -59,6 +61,7 @@ pub(super) struct CancelAnswer {
 #[derive(Debug, Default)]
 pub(super) struct Process {
     pub(super) role: String,
+    pub(super) up: Option<Moment>,
     pub(super) killed: Option<Moment>,
     /// Pauses; the last may have no end.
     pub(super) stops: Vec<(Moment, Option<Moment>)>,
@@ -105,6 +108,29 @@ impl Story {
         let from = Moment(run.started.0.saturating_sub(lease_ns));
         let process = self.processes.get(&run.process);
         process.is_some_and(|process| process.was_disturbed(from, before))
+    }
+
+    /// Whether the store was away at some time of the span.
+    pub(super) fn was_store_away(&self, from: Moment, to: Moment) -> bool {
+        let is_within = |(stopped, back): &(Moment, Option<Moment>)| {
+            *stopped <= to && back.is_none_or(|back| back >= from)
+        };
+        self.outages.iter().any(is_within)
+    }
+
+    /// All times at which something was disturbed, in the order of their beginnings. What is paused
+    /// may hold a lock that others wait for.
+    pub(super) fn disturbances(&self) -> Vec<(Moment, Moment)> {
+        let open_ended = |(from, to): &(Moment, Option<Moment>)| (*from, to.unwrap_or(*from));
+        let mut spans: Vec<_> = self.outages.iter().map(open_ended).collect();
+        for process in self.processes.values() {
+            let instants = [process.up, process.killed, process.terminated];
+            spans.extend(instants.into_iter().flatten().map(|at| (at, at)));
+            spans.extend(process.down.map(|(at, _)| (at, at)));
+            spans.extend(process.stops.iter().map(open_ended));
+        }
+        spans.sort_unstable();
+        spans
     }
 
     fn take(&mut self, line: &Line) {
@@ -169,7 +195,11 @@ impl Story {
                     }
                 }
             }
-            Fact::ProcessUp { process, role } => self.process(*process).role.clone_from(role),
+            Fact::ProcessUp { process, role } => {
+                let process = self.process(*process);
+                process.role.clone_from(role);
+                process.up = Some(at);
+            }
             Fact::ProcessKilled { process } => self.process(*process).killed = Some(at),
             Fact::ProcessStopped { process } => self.process(*process).stops.push((at, None)),
             Fact::ProcessResumed { process } => {
@@ -179,6 +209,12 @@ impl Story {
             }
             Fact::ProcessTerminated { process } => self.process(*process).terminated = Some(at),
             Fact::ProcessDown { process, code } => self.process(*process).down = Some((at, *code)),
+            Fact::StoreStopped => self.outages.push((at, None)),
+            Fact::StoreBack => {
+                if let Some((_, back)) = self.outages.last_mut() {
+                    *back = Some(at);
+                }
+            }
             Fact::FaultsOver => self.faults_over = Some(at),
             Fact::Drained => self.drained = Some(at),
         }

@@ -38,6 +38,7 @@ fn result(key: &str, epoch: u128) -> Bytes {
 struct Evidence {
     lines: Vec<Line>,
     dump: Dump,
+    recovery_max: Duration,
 }
 
 /// A run, told to the log and to the record.
@@ -54,7 +55,8 @@ impl Evidence {
     /// living on; `later` is delayed; `called-off` is cancelled before its time; `removed` is cancelled
     /// and removed; `refused` is refused; `unheard` and `unkept` get no answer.
     fn of_a_good_life() -> Self {
-        let mut evidence = Self { lines: Vec::new(), dump: Dump::default() };
+        let recovery_max = Duration::from_secs(9);
+        let mut evidence = Self { lines: Vec::new(), dump: Dump::default(), recovery_max };
         for (process, role) in [(VICTIM, "worker"), (SURVIVOR, "worker")] {
             evidence.say(0, Fact::ProcessUp { process, role: role.into() });
         }
@@ -255,7 +257,9 @@ impl Evidence {
         let setting = Setting {
             lease: Duration::from_secs(3),
             backoff: Backoff::default(),
+            snooze: Duration::from_secs(10),
             drain_max: Duration::from_secs(10),
+            recovery_max: self.recovery_max,
         };
         audit(&log, &self.dump, &setting)
     }
@@ -296,6 +300,7 @@ fn a_good_life_passes_and_is_counted() {
     assert_eq!((counts.tasks, counts.completed, counts.cancelled, counts.deleted), (6, 5, 1, 1));
     assert_eq!((counts.runs, counts.reruns, counts.overlaps_excused), (7, 2, 1));
     assert_eq!((counts.crashes, counts.crashes_unexplained), (1, 0));
+    assert_eq!(counts.recovery_ms_max, 3_000);
     assert_eq!(counts.drain_ms, Some(1_000));
 }
 

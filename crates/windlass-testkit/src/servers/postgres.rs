@@ -67,14 +67,16 @@ impl PostgresServer {
 
     /// Starts a server of its own.
     pub fn start(care: Care) -> Self {
+        Self::start_in(&std::env::temp_dir(), care)
+    }
+
+    /// Starts a server of its own that keeps everything in a new folder in this one.
+    pub fn start_in(place: &Path, care: Care) -> Self {
         let programs = programs().unwrap_or_else(|| {
             panic!("no initdb on the PATH or in {DEBIAN}: run `cargo xtask setup`")
         });
-        let folder = std::env::temp_dir().join(format!(
-            "windlass-postgres-{}-{}",
-            std::process::id(),
-            fastrand::u32(..)
-        ));
+        let folder =
+            place.join(format!("windlass-postgres-{}-{}", std::process::id(), fastrand::u32(..)));
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         if let Some((user, group)) = other_user() {
@@ -94,7 +96,12 @@ impl PostgresServer {
 
     /// The URL of a schema in this server, through TCP.
     pub fn tcp_url(&self, schema: &str) -> String {
-        format!("postgres://{USER}@127.0.0.1:{}/postgres?schema={schema}", self.port)
+        self.url_through(self.port, schema)
+    }
+
+    /// The URL of a schema in this server, through a proxy on this port.
+    pub fn url_through(&self, port: u16, schema: &str) -> String {
+        format!("postgres://{USER}@127.0.0.1:{port}/postgres?schema={schema}")
     }
 
     /// A name for a schema that nobody in this process has used before.
@@ -105,6 +112,26 @@ impl PostgresServer {
     /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Takes connections over TCP only when they speak TLS, and shows this certificate (both in PEM).
+    /// Restarts the server.
+    pub fn insist_on_tls(&self, certificate: &str, key: &str) {
+        self.stop(Stop::Fast);
+        let data = self.data();
+        let settings = "ssl = on\nssl_cert_file = 'server.crt'\nssl_key_file = 'server.key'\n";
+        fs::write(data.join("postgresql.auto.conf"), settings).unwrap();
+        let access = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+        fs::write(data.join("pg_hba.conf"), access).unwrap();
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = data.join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some((user, group)) = other_user() {
+                chown(&path, Some(user), Some(group)).unwrap();
+            }
+        }
+        self.launch();
     }
 
     /// Stops the server.
@@ -138,7 +165,7 @@ impl PostgresServer {
         let mut server = command.spawn().unwrap();
         let watchdog = watch(server.id(), &self.folder);
         let deadline = Instant::now() + START_MAX;
-        while !self.is_ready() {
+        while !self.is_ready(server.id()) {
             let ended = server.try_wait().unwrap();
             assert!(
                 ended.is_none() && Instant::now() < deadline,
@@ -150,9 +177,12 @@ impl PostgresServer {
         *self.running.lock() = Some(Running { server, watchdog });
     }
 
-    fn is_ready(&self) -> bool {
+    /// Whether this process says so, and not one before it that had no time to clear up.
+    fn is_ready(&self, server: u32) -> bool {
         let state = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
-        state.lines().nth(7).is_some_and(|line| line.trim() == "ready")
+        let mut lines = state.lines();
+        lines.next() == Some(&server.to_string())
+            && lines.nth(6).is_some_and(|line| line.trim() == "ready")
     }
 
     fn initialise(&self) {

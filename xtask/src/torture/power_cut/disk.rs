@@ -1,6 +1,7 @@
 //! A disk whose power can be cut: ext4 in a file, on a loop device, in a folder of its own.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ pub(super) struct Disk {
 impl Disk {
     pub(super) fn create(bytes: u64) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-power-cut-").tempdir()?;
+        // A server that refuses to be root has to get through.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         let image = folder.path().join("disk.ext4");
         let mount_point = folder.path().join("mounted");
         fs::create_dir(&mount_point)?;
@@ -61,6 +64,11 @@ impl Disk {
         )?;
         self.is_mounted = true;
         Ok(())
+    }
+
+    /// Keeps everything that was written so far.
+    pub(super) fn flush(&self) -> Result {
+        shell::output(shell::program("sync")?.arg("-f").arg(&self.mount_point)).map(|_| ())
     }
 
     /// Everything that was not flushed is gone, and nothing can be written any more.

@@ -57,7 +57,7 @@ impl Word {
         Self::Failed,
     ];
 
-    const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::SentInsert => "sent-insert",
             Self::AckedInsert => "acked-insert",

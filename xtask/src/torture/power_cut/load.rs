@@ -32,6 +32,13 @@ const CLAIM_SIZES: [usize; 6] = [1, 1, 5, 30, 150, 400];
 /// Inserters rest above this, so that the audit after the cut does not take longer than the load.
 const WAITING_MAX: u64 = 10_000;
 const QUEUES: [&str; 2] = ["cut-a", "cut-b"];
+/// Nobody submits to this one: a claim from it finds nothing, and what travels with it has no other
+/// commit to lean on.
+const EMPTY_QUEUE: &str = "cut-empty";
+/// In every second load the inserters stop here, and a single worker rests now and then: no other commit
+/// carries to the disk what was answered last.
+const QUIET_AFTER: u64 = 300;
+const QUIET_REST_MAX: Duration = Duration::from_millis(100);
 /// Longer than any load: nobody expires while it runs.
 const LEASE: Duration = Duration::from_secs(600);
 /// Retries, snoozes and schedules lie beyond the end of the torture, so that they rest where they are.
@@ -106,21 +113,28 @@ pub(super) fn claim_params(worker: &WorkerId, limit: usize) -> Result<ClaimParam
 async fn load(args: &LoadArgs) -> Result<Never> {
     let store = windlass_stores::open(&args.url).await?;
     let waiting = Arc::new(AtomicU64::new(0));
+    let inserted = Arc::new(AtomicU64::new(0));
+    let is_quiet = Dice::seeded(args.seed).unit() < 0.5;
+    let inserted_max = if is_quiet { QUIET_AFTER } else { u64::MAX };
     let mut parts = JoinSet::new();
     for number in 0..INSERTERS {
         let inserter = Inserter {
             store: Arc::clone(&store),
             waiting: Arc::clone(&waiting),
+            inserted: Arc::clone(&inserted),
+            inserted_max,
             dice: Dice::seeded(args.seed ^ number),
             spec: plain_spec(),
         };
         parts.spawn(inserter.run());
     }
-    for number in 0..WORKERS {
+    for number in 0..if is_quiet { 1 } else { WORKERS } {
         let worker = Worker {
             store: Arc::clone(&store),
             waiting: Arc::clone(&waiting),
             dice: Dice::seeded(args.seed ^ (INSERTERS + number)),
+            sizes: if is_quiet { &[1] } else { &CLAIM_SIZES },
+            rest_max: if is_quiet { QUIET_REST_MAX } else { Duration::ZERO },
             id: WorkerId::new(format!("load-{}-{number}", args.seed)),
         };
         parts.spawn(worker.run());
@@ -162,6 +176,8 @@ pub(super) fn plain_task(id: TaskId, queue: QueueName, spec: &Spec) -> Result<Ne
 struct Inserter {
     store: Arc<dyn Store>,
     waiting: Arc<AtomicU64>,
+    inserted: Arc<AtomicU64>,
+    inserted_max: u64,
     dice: Dice,
     spec: Spec,
 }
@@ -169,7 +185,8 @@ struct Inserter {
 impl Inserter {
     async fn run(mut self) -> Result<Never> {
         loop {
-            if self.waiting.load(Ordering::Relaxed) > WAITING_MAX {
+            let is_over = self.inserted.load(Ordering::Relaxed) >= self.inserted_max;
+            if is_over || self.waiting.load(Ordering::Relaxed) > WAITING_MAX {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
@@ -185,6 +202,7 @@ impl Inserter {
             }
             announce(&ledger::line(Word::AckedInsert, answered_at, names()))?;
             self.waiting.fetch_add(is_due_count, Ordering::Relaxed);
+            self.inserted.fetch_add(ids.len() as u64, Ordering::Relaxed);
         }
     }
 
@@ -210,6 +228,10 @@ struct Worker {
     store: Arc<dyn Store>,
     waiting: Arc<AtomicU64>,
     dice: Dice,
+    /// Tasks per claim.
+    sizes: &'static [usize],
+    /// Longest pause after endings that were answered.
+    rest_max: Duration,
     id: WorkerId,
 }
 
@@ -229,11 +251,29 @@ impl Worker {
                 continue;
             }
             tasks = self.finish(tasks).await?;
+            if !self.rest_max.is_zero() {
+                tokio::time::sleep(self.rest_max.mul_f64(self.dice.unit())).await;
+            }
         }
     }
 
     fn wish(&mut self) -> Result<ClaimParams> {
-        claim_params(&self.id, *pick(&CLAIM_SIZES, &mut self.dice))
+        claim_params(&self.id, *pick(self.sizes, &mut self.dice))
+    }
+
+    /// The claim that travels with endings, if one does; some find nothing.
+    fn next_wish(&mut self) -> Result<Option<ClaimParams>> {
+        let unit = self.dice.unit();
+        let is_quiet = !self.rest_max.is_zero();
+        if unit >= 0.6 && !is_quiet {
+            return Ok(None);
+        }
+        let wish = self.wish()?;
+        if unit < 0.3 && !is_quiet {
+            return Ok(Some(wish));
+        }
+        let quotas = vec![Quota::of(QueueName::new(EMPTY_QUEUE)?, wish.limit)];
+        Ok(Some(ClaimParams { quotas, ..wish }))
     }
 
     /// Writes down what was given.
@@ -253,7 +293,7 @@ impl Worker {
         Ok(tasks)
     }
 
-    /// Ends all runs, in various ways; every second time the next claim comes in the same trip.
+    /// Ends all runs, in various ways; often the next claim comes in the same trip.
     async fn finish(&mut self, tasks: Vec<Claimed>) -> Result<Vec<Claimed>> {
         let backoff = Backoff::default();
         let mut transitions = Vec::new();
@@ -265,7 +305,7 @@ impl Worker {
             transitions.push(transition);
         }
         announce(&ledger::line_of_runs(Word::SentApply, Moment::now()?, &runs))?;
-        let then_claim = if self.dice.unit() < 0.5 { Some(self.wish()?) } else { None };
+        let then_claim = self.next_wish()?;
         let params = ApplyParams { worker: self.id.clone(), transitions, then_claim };
         let reply = self.store.apply(params).await?;
         let answered_at = Moment::now()?;

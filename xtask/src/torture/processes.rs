@@ -1,12 +1,14 @@
-//! Processes that die: a small installation on one SQLite file, under load, is killed, paused and
-//! stopped at random, and an independent auditor judges what is left.
+//! Processes that die: a small installation on one store, under load, is killed, paused and stopped at
+//! random, its server too if it has one, and an independent auditor judges what is left.
 //!
 //! [`load`] submits over HTTP and writes down what it sent and was told; [`handler`] is what runs for
-//! each task and writes down that it ran; [`faults`] disturbs the [`process`]es and writes down when.
+//! each task and writes down that it ran; [`faults`] disturbs the [`process`]es and the store on which
+//! they stand ([`ground`]), and writes down when.
 //! Then everybody is left in peace until nothing is left to do, the processes are stopped in order,
 //! and `windlass_testkit::audit` compares these journals with the store.
 
 mod faults;
+mod ground;
 mod handler;
 mod http;
 mod journal;
@@ -26,7 +28,8 @@ use windlass_core::store::{Filter, ListParams};
 use windlass_core::{State, Store, TaskRecord};
 use windlass_testkit::audit::{self, Dump, Fact, Findings, Setting};
 
-use self::faults::{Deeds, Fleet};
+use self::faults::{Deeds, Fleet, Plan};
+use self::ground::Ground;
 pub(crate) use self::handler::{HandlerArgs, run_handler};
 use self::http::Port;
 use self::journal::Journal;
@@ -44,9 +47,11 @@ const LEADER_RENEWAL: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(10);
 /// How long a process may take to end in order: its shutdown timeout and a little.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
+/// After a crash and in peace: the lease, a sweep and 5 s; with the defaults that is 25 s.
+const RECOVERY_MAX: Duration = Duration::from_secs(3 + 1 + 5);
 /// After the faults: a lost task is back after lease, sweep and 5 s; then it may run for up to 6 s
-/// and fail and wait for its retries.
-const DRAIN_BASE: Duration = Duration::from_secs(3 + 1 + 5 + 12);
+/// and fail and wait for its retries, or be put off by its handler.
+const DRAIN_BASE: Duration = Duration::from_secs(3 + 1 + 5 + 12 + 10);
 /// And this for each task that is left, on a machine that also does other things.
 const DRAIN_PER_TASK: Duration = Duration::from_millis(150);
 /// And this for each that has crashed before: it may be the cause, so it has to wait for others of
@@ -60,24 +65,34 @@ const VIOLATIONS_SHOWN: usize = 20;
 /// How hard to try.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How many kills per topology; in a fleet there are pauses and orderly stops besides.
-    #[arg(long, default_value_t = 20)]
-    kills: u32,
+    /// How many kills per topology at most; in a fleet there are pauses and orderly stops besides.
+    #[arg(long)]
+    kills: Option<u32>,
     /// How long the faults of a topology last at most.
-    #[arg(long, default_value_t = 180.0)]
-    seconds: f64,
+    #[arg(long)]
+    seconds: Option<f64>,
     /// Repeats the mix and the moments of an earlier run (the scheduler's part stays chance).
     #[arg(long)]
     seed: Option<u64>,
     /// Which processes there are.
-    #[arg(long, value_enum, default_value_t = Topology::Both)]
-    topology: Topology,
+    #[arg(long, value_enum)]
+    topology: Option<Topology>,
     /// Attacks a debug build.
     #[arg(long)]
     debug: bool,
     /// Attacks this program and builds none.
     #[arg(long, conflicts_with = "debug")]
     binary: Option<PathBuf>,
+}
+
+/// How hard to try where the store has a server.
+#[derive(clap::Args)]
+pub(crate) struct ServerArgs {
+    #[command(flatten)]
+    args: Args,
+    /// How long the store's server is away, once; besides, it is restarted now and then.
+    #[arg(long, default_value_t = 60.0)]
+    outage: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -98,14 +113,30 @@ enum Profile {
 
 /// One installation to attack.
 struct Attack {
+    torture: &'static str,
     name: &'static str,
     roles: &'static [Role],
     seed: u64,
-    kills: u32,
-    at_most: Duration,
+    plan: Plan,
 }
 
-pub(crate) fn run(args: &Args) -> Result {
+/// Processes on one SQLite file.
+pub(crate) fn run_sqlite(args: &Args) -> Result {
+    let at_most = Duration::try_from_secs_f64(args.seconds.unwrap_or(180.0))?;
+    let plan = Plan { kills: args.kills.unwrap_or(20), at_most, outage: None };
+    run("sqlite", args, Topology::Both, plan)
+}
+
+/// Processes on a private PostgreSQL that waits for the disk.
+pub(crate) fn run_postgres(server: &ServerArgs) -> Result {
+    let args = &server.args;
+    let at_most = Duration::try_from_secs_f64(args.seconds.unwrap_or(300.0))?;
+    let outage = Duration::try_from_secs_f64(server.outage)?;
+    let plan = Plan { kills: args.kills.unwrap_or(u32::MAX), at_most, outage: Some(outage) };
+    run("postgres", args, Topology::Fleet, plan)
+}
+
+fn run(torture: &'static str, args: &Args, topology: Topology, plan: Plan) -> Result {
     guard::listen_for_interrupts()?;
     let binary = match &args.binary {
         Some(binary) => binary.canonicalize()?,
@@ -114,15 +145,14 @@ pub(crate) fn run(args: &Args) -> Result {
     let seed = args.seed.unwrap_or_else(|| u64::from(std::process::id()));
     let dev: (_, &[Role]) = ("dev", &[Role::Dev]);
     let fleet: (_, &[Role]) = ("fleet", &[Role::Serve, Role::Worker, Role::Worker]);
-    let topologies = match args.topology {
+    let topologies = match args.topology.unwrap_or(topology) {
         Topology::Dev => vec![dev],
         Topology::Fleet => vec![fleet],
         Topology::Both => vec![dev, fleet],
     };
-    let at_most = Duration::try_from_secs_f64(args.seconds)?;
     let mut is_any_wrong = false;
     for (name, roles) in topologies {
-        let attack = Attack { name, roles, seed, kills: args.kills, at_most };
+        let attack = Attack { torture, name, roles, seed, plan };
         is_any_wrong |= !attack.run(&binary)?;
     }
     if is_any_wrong {
@@ -149,20 +179,23 @@ impl Attack {
 
     fn judge(&self, binary: &Path, folder: &Path) -> Result<bool> {
         let started = Instant::now();
+        let ground =
+            if self.plan.outage.is_some() { Ground::server() } else { Ground::file(folder) };
         let yard = Yard {
             binary: binary.into(),
             folder: folder.into(),
+            ground,
             journal: Arc::new(Journal::open(folder, "processes")?),
             serial: AtomicU32::new(1),
         };
         let port = Port::default();
         let mut fleet = Fleet::start(&yard, self.roles, port.clone(), Dice::seeded(self.seed))?;
         let load = Load::start(folder, &port, self.seed, self.runs())?;
-        fleet.disturb(self.kills, self.at_most)?;
+        fleet.disturb(self.plan)?;
         // A complaint does not spare the rest the audit, which may know the reason.
         let complaint = load.stop().err();
         let runtime = tokio::runtime::Runtime::new()?;
-        let store = runtime.block_on(windlass_stores::open(&yard.url()))?;
+        let store = runtime.block_on(windlass_stores::open(&yard.ground.url()))?;
         let left = runtime.block_on(unfinished(store.as_ref()))?;
         let suspects = left.iter().filter(|record| record.crashes > 0).count();
         let drain_max = DRAIN_BASE
@@ -179,7 +212,13 @@ impl Attack {
         }
         let deeds = fleet.stop()?;
         let dump = runtime.block_on(Dump::of(store.as_ref()))?;
-        let setting = Setting { lease: LEASE, backoff: Config::default().task.retry, drain_max };
+        let setting = Setting {
+            lease: LEASE,
+            backoff: Config::default().task.retry,
+            snooze: handler::SNOOZE,
+            drain_max,
+            recovery_max: RECOVERY_MAX,
+        };
         let findings = audit::audit(&journal::read(folder)?, &dump, &setting);
         self.tell(&findings, deeds, &Times { took: started.elapsed(), drain_max });
         match complaint {
@@ -196,13 +235,15 @@ impl Attack {
     fn tell(&self, findings: &Findings, deeds: Deeds, times: &Times) {
         let shown = findings.violations.len().min(VIOLATIONS_SHOWN);
         let verdict = json!({
-            "torture": "sqlite",
+            "torture": self.torture,
             "name": self.name,
             "seed": self.seed,
             "seconds": times.took.as_secs(),
             "kills": deeds.kills,
             "pauses": deeds.pauses,
             "terminations": deeds.terminations,
+            "store_restarts": deeds.store_restarts,
+            "store_away_ms_max": u64::try_from(deeds.store_away_max.as_millis()).ok(),
             "counts": findings.counts,
             "drain_ms_max": u64::try_from(times.drain_max.as_millis()).ok(),
             "violation_count": findings.violations.len(),

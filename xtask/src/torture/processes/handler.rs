@@ -15,6 +15,9 @@ use crate::Result;
 /// `--exec` reads these: no retry can help, and failed.
 const EXIT_DISCARD: i32 = 65;
 const EXIT_FAILED: i32 = 1;
+/// And this: not now, but in a while.
+const EXIT_SNOOZE: i32 = 75;
+pub(super) const SNOOZE: Duration = Duration::from_secs(10);
 
 /// What the worker process is told to hand on.
 #[derive(clap::Args)]
@@ -34,10 +37,12 @@ pub(super) enum Wish {
     FailOnce,
     FailAlways,
     Discard,
+    SnoozeOnce,
 }
 
 impl Wish {
-    const ALL: [Self; 4] = [Self::Complete, Self::FailOnce, Self::FailAlways, Self::Discard];
+    const ALL: [Self; 5] =
+        [Self::Complete, Self::FailOnce, Self::FailAlways, Self::Discard, Self::SnoozeOnce];
 
     const fn as_str(self) -> &'static str {
         match self {
@@ -45,6 +50,7 @@ impl Wish {
             Self::FailOnce => "fail-once",
             Self::FailAlways => "fail-always",
             Self::Discard => "discard",
+            Self::SnoozeOnce => "snooze-once",
         }
     }
 }
@@ -75,7 +81,7 @@ pub(crate) fn run_handler(args: &HandlerArgs) -> Result {
     let (wish, takes) = read_payload(&bytes)?;
     std::thread::sleep(takes);
     let is_failing = match wish {
-        Wish::Complete | Wish::Discard => false,
+        Wish::Complete | Wish::Discard | Wish::SnoozeOnce => false,
         Wish::FailOnce => attempt == 1,
         Wish::FailAlways => true,
     };
@@ -83,6 +89,8 @@ pub(crate) fn run_handler(args: &HandlerArgs) -> Result {
     let result = json!({ "id": id, "epoch": epoch }).to_string();
     let (outcome, code) = if wish == Wish::Discard {
         (Outcome::Discarded, EXIT_DISCARD)
+    } else if wish == Wish::SnoozeOnce && is_first(args, &id) {
+        (Outcome::Snoozed, EXIT_SNOOZE)
     } else if is_failing {
         (Outcome::Failed, EXIT_FAILED)
     } else {
@@ -92,6 +100,13 @@ pub(crate) fn run_handler(args: &HandlerArgs) -> Result {
     };
     journal.say(Fact::RunEnded { id, epoch, outcome })?;
     std::process::exit(code);
+}
+
+/// Whether nobody has asked this of the task before. A snooze spends no attempt, so that these do not
+/// tell.
+fn is_first(args: &HandlerArgs, id: &TaskId) -> bool {
+    let mark = args.folder.join(format!("snoozed-{id}"));
+    std::fs::OpenOptions::new().write(true).create_new(true).open(mark).is_ok()
 }
 
 fn variable(name: &str) -> Result<String> {

@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use windlass_testkit::audit::{Fact, ProcessId};
 
+use super::ground::Ground;
 use super::load::QUEUES;
 use super::{HEARTBEAT, LEADER_RENEWAL, LEASE, SWEEP};
 use crate::Result;
@@ -63,21 +64,18 @@ impl Role {
 pub(super) struct Yard {
     pub(super) binary: PathBuf,
     pub(super) folder: PathBuf,
+    /// The store of all of them.
+    pub(super) ground: Ground,
     pub(super) journal: Arc<Journal>,
     pub(super) serial: AtomicU32,
 }
 
 impl Yard {
-    /// The store of all of them.
-    pub(super) fn url(&self) -> String {
-        format!("sqlite:{}", self.folder.join("tasks.db").display())
-    }
-
     pub(super) fn start(&self, role: Role) -> Result<Process> {
         let id = ProcessId(self.serial.fetch_add(1, Ordering::Relaxed));
         // By way of /proc: a build may replace the file of this program meanwhile.
         let command = format!(
-            "exec /proc/{}/exe torture sqlite-handler --folder '{}' --process {}",
+            "exec /proc/{}/exe torture handler --folder '{}' --process {}",
             std::process::id(),
             self.folder.display(),
             id.0
@@ -88,7 +86,7 @@ impl Yard {
         self.journal.say(Fact::ProcessUp { process: id, role: role.as_str().into() })?;
         let child = guard::tethered(&self.binary.to_string_lossy())
             .args(role.arguments(&command))
-            .args(["--store", &self.url()])
+            .args(["--store", &self.ground.url()])
             .current_dir(&self.folder)
             .env("WINDLASS_WORKER_LEASE", seconds(LEASE))
             .env("WINDLASS_WORKER_HEARTBEAT", seconds(HEARTBEAT))

@@ -26,6 +26,10 @@ const AWAY_PAUSE: Duration = Duration::from_millis(30);
 /// More than any task meets, except for a few that are meant to die of it.
 const MAX_CRASHES: u32 = 1_000;
 
+/// The timeout of tasks that are too slow for it, and how slow they are.
+const TIMEOUT_MS: u64 = 400;
+const TOO_LONG_MS: u64 = 5_000;
+
 /// The queues of the load, as `windlass worker` takes them.
 pub(super) const QUEUES: [(&str, u32); 2] = [("torture-a", 3), ("torture-b", 1)];
 
@@ -101,6 +105,7 @@ struct Draft {
     queue: &'static str,
     priority: &'static str,
     delay_ms: u64,
+    timeout_ms: Option<u64>,
     max_retries: u32,
     max_crashes: u32,
     idempotency_key: Option<String>,
@@ -144,7 +149,8 @@ impl Submitter {
     fn draft(&mut self) -> Draft {
         let dice = &mut self.dice;
         let (wish, max_retries) = match below(dice, 100) {
-            0..75 => (Wish::Complete, 3),
+            0..74 => (Wish::Complete, 3),
+            74..75 => (Wish::SnoozeOnce, 3),
             75..92 => (Wish::FailOnce, 3),
             92..96 => (Wish::FailAlways, 1),
             _ => (Wish::Discard, 3),
@@ -160,12 +166,27 @@ impl Submitter {
         let max_crashes = if below(dice, 10) == 0 { 3 } else { MAX_CRASHES };
         let priority = *pick(&["low", "normal", "normal", "high", "critical"], dice);
         let (queue, _) = *pick(&QUEUES, dice);
+        // Some never come to their end in time.
+        let is_too_slow = wish == Wish::Complete && below(dice, 30) == 0;
+        let timeout_ms = is_too_slow.then_some(TIMEOUT_MS);
+        let takes_ms = if is_too_slow { TOO_LONG_MS } else { takes_ms };
+        let max_retries = if is_too_slow { 1 } else { max_retries };
         let key = format!("{}-{}", self.name, self.serial.fetch_add(1, Ordering::Relaxed));
         let takes = Duration::from_millis(takes_ms);
         let padding = usize::try_from(padding).unwrap_or(0);
         let payload = handler::payload(&key, wish, takes, padding);
         let idempotency_key = None;
-        Draft { key, payload, queue, priority, delay_ms, max_retries, max_crashes, idempotency_key }
+        Draft {
+            key,
+            payload,
+            queue,
+            priority,
+            delay_ms,
+            timeout_ms,
+            max_retries,
+            max_crashes,
+            idempotency_key,
+        }
     }
 
     fn submit(&mut self, draft: &Draft) -> Result<Submitted> {
@@ -200,6 +221,7 @@ impl Submitter {
         draft.delay_ms = if is_meant_to_run { 0 } else { 2_000 };
         if is_meant_to_run {
             let takes = Duration::from_millis(1_500);
+            draft.timeout_ms = None;
             draft.payload = handler::payload(&draft.key, Wish::Complete, takes, 0);
         }
         let Submitted::As(id) = self.submit(&draft)? else { return Ok(()) };
@@ -319,6 +341,9 @@ fn body_of(draft: &Draft) -> String {
     });
     if draft.delay_ms > 0 {
         body["delay"] = json!(format!("{}ms", draft.delay_ms));
+    }
+    if let Some(timeout_ms) = draft.timeout_ms {
+        body["timeout"] = json!(format!("{timeout_ms}ms"));
     }
     if let Some(key) = &draft.idempotency_key {
         body["idempotency_key"] = json!(key);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use windlass_core::dice::Dice;
+use windlass_testkit::audit::Fact;
 
 use super::http::Port;
 use super::process::{Process, Role, Yard};
@@ -21,6 +22,18 @@ enum Deed {
     /// Stop its clock, but not that of the world.
     Pause,
     Terminate,
+    /// End the store's server as in a crash, and start it again.
+    RestartStore,
+}
+
+/// What is to be done to an installation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    /// Kills at most.
+    pub(super) kills: u32,
+    pub(super) at_most: Duration,
+    /// How long the store's server goes away in the middle; none where there is no server.
+    pub(super) outage: Option<Duration>,
 }
 
 /// How often each was done.
@@ -29,6 +42,8 @@ pub(super) struct Deeds {
     pub(super) kills: u32,
     pub(super) pauses: u32,
     pub(super) terminations: u32,
+    pub(super) store_restarts: u32,
+    pub(super) store_away_max: Duration,
 }
 
 /// A process that is replaced when it is gone.
@@ -60,16 +75,42 @@ impl<'a> Fleet<'a> {
     }
 
     /// Disturbs until there were so many kills or the time is over, then lets everybody go on.
-    pub(super) fn disturb(&mut self, kills: u32, at_most: Duration) -> Result {
-        let until = Instant::now() + at_most;
-        while self.done.kills < kills && Instant::now() < until {
+    pub(super) fn disturb(&mut self, plan: Plan) -> Result {
+        let began = Instant::now();
+        let until = began + plan.at_most;
+        let mut outage = plan.outage;
+        while self.done.kills < plan.kills && Instant::now() < until {
             let pause = self.choose_pause();
             self.rest(pause)?;
+            if began.elapsed() > plan.at_most / 2
+                && let Some(time) = outage.take()
+            {
+                self.take_store_away(time)?;
+            }
             self.disturb_one()?;
         }
-        for seat in &mut self.seats {
-            seat.resume_if(|_| true)?;
+        self.resume_all()
+    }
+
+    fn resume_all(&mut self) -> Result {
+        self.seats.iter_mut().try_for_each(|seat| seat.resume_if(|_| true))
+    }
+
+    /// Takes the store away for a time. Everybody is up and runs by then: a process that starts
+    /// without a store says so and ends, which is as it should be.
+    fn take_store_away(&mut self, time: Duration) -> Result {
+        self.resume_all()?;
+        for at in 0..self.seats.len() {
+            self.hear_from(at)?;
         }
+        self.done.store_restarts += 1;
+        let began = Instant::now();
+        self.yard.journal.say(Fact::StoreStopped)?;
+        self.yard.ground.leave();
+        self.rest(time)?;
+        self.yard.ground.come_back();
+        self.yard.journal.say(Fact::StoreBack)?;
+        self.done.store_away_max = self.done.store_away_max.max(began.elapsed());
         Ok(())
     }
 
@@ -94,20 +135,20 @@ impl<'a> Fleet<'a> {
         }
         let at = *pick(&free, &mut self.dice);
         // Alone, a process that is paused or stopped in order shows nothing that a kill does not.
-        let deeds: &[Deed] = if self.seats.len() == 1 {
-            &[Deed::Kill]
-        } else {
-            &[
-                Deed::Kill,
-                Deed::Kill,
-                Deed::Kill,
-                Deed::Pause,
-                Deed::Pause,
-                Deed::Pause,
-                Deed::Terminate,
-            ]
-        };
-        match *pick(deeds, &mut self.dice) {
+        let mut deeds = vec![Deed::Kill];
+        if self.seats.len() > 1 {
+            deeds.extend([Deed::Kill; 2]);
+            deeds.extend([Deed::Pause; 3]);
+            deeds.push(Deed::Terminate);
+        }
+        if self.yard.ground.goes_away() {
+            deeds.push(Deed::RestartStore);
+        }
+        match *pick(&deeds, &mut self.dice) {
+            Deed::RestartStore => {
+                let time = LEASE.mul_f64(self.dice.unit());
+                self.take_store_away(time)
+            }
             Deed::Kill => {
                 self.done.kills += 1;
                 self.seats[at].process.kill()?;
