@@ -30,3 +30,10 @@ mod redis {
 
     windlass_testkit::sequences!(RedisSubject);
 }
+
+#[cfg(feature = "redis")]
+mod redis_cluster {
+    use crate::subjects::ClusterSubject;
+
+    windlass_testkit::sequences!(ClusterSubject);
+}

@@ -1,11 +1,14 @@
 -- insert: store tasks of one or more queues, with the keys that they ask for.
--- ARGV for each queue: count, then for each task
+-- ARGV[2] the time in µs of an earlier call for the same tasks' neighbours, or empty: on a Cluster each
+-- queue has a call of its own, and all of them count as one submit. Then for each queue: count, and for
+-- each task
 --   its id (16 bytes), `<lane><marks><place in the submit><when: n a t><ms (8)><extras><body>`, and if
 --   the extras have 1: the payload; 2: the digest of its idempotency key; 4: the digest of its unique
 --   key and the ms that it is held, 0 until the task is finished.
--- returns for each queue and task: 1 stored, {2, record} its id is in use, {3, holder, its record}
---   the idempotency key is in use, {4, holder} the unique key is
-local reply, at = {}, 2
+-- returns {µs, for each queue and task: 1 stored, {2, record} its id is in use, {3, holder, its record}
+--   the idempotency key is in use, {4, holder} the unique key is}
+local call_at = tonumber(ARGV[2]) or micros
+local reply, at = { string.format('%.0f', call_at) }, 3
 for k = 1, #KEYS do
   local queue, count = KEYS[k], tonumber(ARGV[at])
   local ids, asked, extras, answers = {}, {}, {}, {}
@@ -72,11 +75,11 @@ for k = 1, #KEYS do
     prune_one(queue, holder, record, head_of(record))
   end
   if fresh > 0 then
-    local journal, submitted = {}, micros
+    local journal, submitted = {}, call_at
     for i = 1, count do
       if answers[i] == 1 then journal[#journal + 1] = sub(asked[i], 3, 3) .. ids[i] end
     end
-    -- The clock may have gone back: the journal goes on from where it was.
+    -- Others may have been faster, or the clock has gone back: the journal goes on from where it was.
     local text = table.concat(journal)
     if redis.pcall('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', text).err then
       local last = call('XREVRANGE', queue .. 'j', '+', '-', 'COUNT', 1)[1]
@@ -131,6 +134,6 @@ for k = 1, #KEYS do
       ring(queue, lane)
     end
   end
-  reply[k] = answers
+  reply[k + 1] = answers
 end
 return reply

@@ -12,7 +12,10 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisResult,
+    TlsCertificates, Value,
+};
 use windlass_core::Result;
 
 use super::error::{classify, is_connection_spent, is_script_missing};
@@ -107,30 +110,50 @@ impl Link {
 
 async fn connect(options: &RedisOptions, answer_max: Duration) -> RedisResult<Wire> {
     match &options.servers {
-        Servers::Single(server) => Ok(Wire::Single(plain(server, Some(answer_max)).await?)),
+        Servers::Single(server) => {
+            let client = client(options, (**server).clone())?;
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(CONNECT_MAX))
+                .set_response_timeout(Some(answer_max));
+            let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            Ok(Wire::Single(connection))
+        }
         Servers::Cluster(nodes) => {
-            let client = ClusterClient::builder(nodes.clone())
+            provide_crypto();
+            let mut builder = ClusterClient::builder(nodes.clone())
                 .tcp_settings(settings())
                 .connection_timeout(CONNECT_MAX)
                 .response_timeout(answer_max)
-                // Repeating is up to the caller, who knows what may be repeated.
-                .retries(3)
-                .build()?;
+                // Only for slots that have moved: whatever may have been done is not repeated here.
+                .retries(3);
+            if options.authorities.is_some() {
+                builder = builder.certs(certificates(options)?);
+            }
+            let client = builder.build()?;
             Ok(Wire::Cluster(client.get_async_connection().await?))
         }
     }
 }
 
-/// A connection to one server; without an upper bound for answers it is for those that wait.
-pub(super) async fn plain(
-    server: &ConnectionInfo,
-    answer_max: Option<Duration>,
-) -> RedisResult<MultiplexedConnection> {
-    let client = Client::open(server.clone().set_tcp_settings(settings()))?;
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_MAX))
-        .set_response_timeout(answer_max);
-    client.get_multiplexed_async_connection_with_config(&config).await
+/// A client of one server, which checks the server's certificate where it speaks TLS.
+fn client(options: &RedisOptions, server: ConnectionInfo) -> RedisResult<Client> {
+    let server = server.set_tcp_settings(settings());
+    if matches!(server.addr(), ConnectionAddr::TcpTls { .. }) {
+        provide_crypto();
+        return Client::build_with_tls(server, certificates(options)?);
+    }
+    Client::open(server)
+}
+
+fn certificates(options: &RedisOptions) -> RedisResult<TlsCertificates> {
+    let root_cert = options.authorities.as_ref().map(std::fs::read).transpose()?;
+    Ok(TlsCertificates { client_tls: None, root_cert })
+}
+
+/// The driver panics when the process has not chosen a provider of cryptography.
+fn provide_crypto() {
+    // If another part of the process has chosen one, that one stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// Small writes are sent at once: the driver leaves Nagle's algorithm on.
@@ -153,13 +176,13 @@ impl Blocking {
     }
 }
 
-/// Where to hear what is published: any node of a Cluster tells all of it.
-pub(super) fn subscriber(options: &RedisOptions) -> RedisResult<ConnectionInfo> {
+/// A client to hear what is published: any node of a Cluster tells all of it.
+pub(super) fn subscriber(options: &RedisOptions) -> RedisResult<Client> {
     let server = match &options.servers {
         Servers::Single(server) => Some((**server).clone()),
         Servers::Cluster(nodes) => fastrand::choice(nodes).cloned(),
     };
     let server =
         server.ok_or((redis::ErrorKind::InvalidClientConfig, "a Cluster without nodes"))?;
-    Ok(server.set_tcp_settings(settings()))
+    client(options, server)
 }

@@ -1,6 +1,7 @@
 //! How a Redis store is opened.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 pub struct RedisOptions {
     pub(super) servers: Servers,
     pub(super) prefix: String,
+    /// The certificates to trust, in PEM, instead of the system's.
+    pub(super) authorities: Option<PathBuf>,
     /// The caller knows that the server may lose its last moments.
     pub(super) expects_durable: bool,
     /// The caller knows that the server may throw keys away.
@@ -50,6 +53,7 @@ impl RedisOptions {
         Self {
             servers,
             prefix: "wl".into(),
+            authorities: None,
             expects_durable: true,
             allows_eviction: false,
             creates: true,
@@ -63,6 +67,12 @@ impl RedisOptions {
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
+    }
+
+    /// Trusts these authorities, in PEM, instead of the system's.
+    #[must_use]
+    pub fn authorities(self, path: impl Into<PathBuf>) -> Self {
+        Self { authorities: Some(path.into()), ..self }
     }
 
     /// Says nothing about a server that may lose the writes of its last moments.

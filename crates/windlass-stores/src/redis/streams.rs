@@ -56,7 +56,6 @@ use super::options::RedisOptions;
 use super::script::Call;
 use super::server::ServerFacts;
 use crate::wakes::Wakes;
-use claim::Leases;
 use ears::Ears;
 use names::Names;
 use news::Herald;
@@ -96,7 +95,6 @@ struct Common {
     facts: ServerFacts,
     wakes: Wakes,
     names: Names,
-    leases: Leases,
     data: Mutex<Data>,
 }
 
@@ -125,7 +123,6 @@ impl StreamsStore {
             facts,
             wakes: Wakes::new(|| {}),
             names: Names::default(),
-            leases: Leases::default(),
             data: Mutex::default(),
         });
         let store = Self::on(common, link);

@@ -12,7 +12,7 @@ const PREFIX_BYTES_MAX: usize = 64;
 impl RedisOptions {
     /// Reads `redis://USER:PASSWORD@HOST:PORT/DATABASE?…`, `rediss://…` for TLS, or
     /// `redis+cluster://HOST:PORT,HOST:PORT?…`. The parameters are `prefix`, `durability` (`durable` or
-    /// `fast`) and `eviction` (`refuse` or `allow`).
+    /// `fast`), `eviction` (`refuse` or `allow`) and `sslrootcert`, a file of authorities to trust.
     pub fn of_url(url: &str) -> Result<Self> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let mut options = match place.split_once("://") {
@@ -52,8 +52,11 @@ impl RedisOptions {
             ("eviction", other) => {
                 Err(Error::invalid(format!("eviction {other:?}: use refuse or allow")))
             }
+            ("sslrootcert", "") => Err(Error::invalid("sslrootcert needs a path")),
+            ("sslrootcert", path) => Ok(self.authorities(path)),
             (name, _) => Err(Error::invalid(format!(
-                "unknown parameter {name:?} in a redis URL; known: prefix, durability, eviction"
+                "unknown parameter {name:?} in a redis URL; known: prefix, durability, eviction, \
+                 sslrootcert"
             ))),
         }
     }

@@ -43,7 +43,6 @@ impl Shared {
             .arg(new_name());
         let reply = self.ask(call).await?;
         if reply.is_zero() {
-            self.common.leases.forget(&beat.worker);
             return Err(Error::lease_lost(format!("beat of worker {}", beat.worker))
                 .reason_is(Reason::WorkerLost));
         }
@@ -58,7 +57,6 @@ impl Shared {
             self.register_again().await?;
         }
         self.common.names.add(queues.iter().cloned());
-        self.common.leases.learn(&beat.worker, now.after(beat.lease).as_millis());
 
         let asked = self.tell_progress(beat, &queues, now).await?;
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
@@ -233,7 +231,6 @@ impl Shared {
     }
 
     pub(super) async fn leave(&self, worker: &WorkerId) -> Result<u64> {
-        self.common.leases.forget(worker);
         let call = scripts::LEAVE
             .on(&[&self.fleet])
             .arg(self.common.options.told_time())

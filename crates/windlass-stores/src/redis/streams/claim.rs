@@ -1,8 +1,5 @@
 //! Claims on Redis Streams.
 
-use std::collections::HashMap;
-
-use parking_lot::Mutex;
 use windlass_core::history::{Happening, Note};
 use windlass_core::state::Step;
 use windlass_core::store::{ClaimParams, Quota};
@@ -15,31 +12,13 @@ use super::row::{Row, RunEnd, Running};
 use super::{AT_ONCE, Shared, keys, scripts};
 use crate::redis::script::Call;
 
-/// Until when the leases of workers are good, as far as this process has heard: on a Cluster no script
-/// can look into the fleet and into a queue. It only spares a look-up: a queue refuses a worker that was declared lost, whatever is thought of it here.
-#[derive(Default)]
-pub(super) struct Leases(Mutex<HashMap<WorkerId, i64>>);
-
-impl Leases {
-    pub(super) fn learn(&self, worker: &WorkerId, until: i64) {
-        self.0.lock().insert(worker.clone(), until);
-    }
-
-    pub(super) fn forget(&self, worker: &WorkerId) {
-        self.0.lock().remove(worker);
-    }
-
-    fn get(&self, worker: &WorkerId) -> Option<i64> {
-        self.0.lock().get(worker).copied()
-    }
-}
-
 /// What a claim knows of its worker's lease.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LeaseKnown {
     /// The script looks it up by itself: everything is on one server.
     ToServer,
-    /// The fleet's keys may be elsewhere; this was heard last.
+    /// The fleet's keys may be on another: it was looked up just before. A queue refuses a worker that
+    /// was declared lost since.
     Until(i64),
 }
 
@@ -196,11 +175,10 @@ impl Shared {
     pub(super) async fn claim_rest(
         &self,
         asking: &mut Asking,
-        mut lease: LeaseKnown,
+        lease: LeaseKnown,
         mut rows: Vec<Row>,
     ) -> Result<Vec<Claimed>> {
         let is_cluster = self.common.options.is_cluster();
-        let mut has_looked = false;
         while !asking.is_served() {
             let queues = asking.queues(is_cluster);
             let stems = self.claim_stems(&queues);
@@ -214,19 +192,8 @@ impl Shared {
                     asking.subtract(&shares, is_cluster);
                     rows.extend(shares.into_iter().flat_map(|share| share.rows));
                 }
-                Found::Gone => {
-                    self.common.leases.forget(&asking.worker);
-                    if rows.is_empty() {
-                        return Err(lost(&asking.worker));
-                    }
-                    break;
-                }
-                Found::Overdue if has_looked || matches!(lease, LeaseKnown::ToServer) => break,
-                Found::Overdue => {
-                    // It may have beaten through another process since.
-                    has_looked = true;
-                    lease = LeaseKnown::Until(self.look_up_lease(&asking.worker).await?);
-                }
+                Found::Gone if rows.is_empty() => return Err(lost(&asking.worker)),
+                Found::Gone | Found::Overdue => break,
             }
         }
         self.hand_over(rows).await
@@ -278,11 +245,7 @@ impl Shared {
         if !self.common.options.is_cluster() {
             return Ok(LeaseKnown::ToServer);
         }
-        let until = match self.common.leases.get(worker) {
-            Some(until) => until,
-            None => self.look_up_lease(worker).await?,
-        };
-        Ok(LeaseKnown::Until(until))
+        Ok(LeaseKnown::Until(self.look_up_lease(worker).await?))
     }
 
     /// The keys of a call that claims: its queues and, where one call may name both, the fleet.
@@ -303,11 +266,7 @@ impl Shared {
             _ => None,
         };
         match known {
-            Some(known) if known.gone_at.is_none() => {
-                let until = known.lease_until.as_millis();
-                self.common.leases.learn(worker, until);
-                Ok(until)
-            }
+            Some(known) if known.gone_at.is_none() => Ok(known.lease_until.as_millis()),
             _ => Err(lost(worker)),
         }
     }

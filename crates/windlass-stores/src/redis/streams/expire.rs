@@ -14,7 +14,6 @@ impl Shared {
         let begun = self.begin(duty, "expire").await?;
         let mut report = DutyReport { next_due: begun.next_due, ..DutyReport::default() };
         for worker in &begun.unclean {
-            self.common.leases.forget(worker);
             for queue in &begun.queues {
                 while !report.has_more {
                     let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);

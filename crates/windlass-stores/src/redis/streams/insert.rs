@@ -98,9 +98,12 @@ impl Shared {
                 None => queues.push((&sent.task.queue, vec![sent])),
             }
         }
+        // When the first call of several was made: together they are one submit.
+        let mut micros = String::new();
         for group in self.by_slot(&queues) {
             let stems: Vec<_> = group.iter().map(|(queue, _)| self.stem(queue)).collect();
-            let mut call = scripts::INSERT.on(&stems).arg(self.common.options.told_time());
+            let mut call =
+                scripts::INSERT.on(&stems).arg(self.common.options.told_time()).arg(&micros);
             for (_, tasks) in group {
                 call.add(tasks.len());
                 for sent in tasks {
@@ -108,6 +111,7 @@ impl Shared {
                 }
             }
             let mut replies = self.ask(call).await?.list()?;
+            micros = next(&mut replies, "insert")?.text()?;
             for (_, tasks) in group {
                 let mut told = next(&mut replies, "insert")?.list()?;
                 for sent in tasks {

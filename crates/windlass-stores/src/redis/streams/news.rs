@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use redis::Client;
 use tokio::task::AbortHandle;
 use windlass_core::{QueueName, TaskId, WorkerId};
 
@@ -99,8 +98,7 @@ async fn hear(shared: Weak<Shared>, is_up: Arc<AtomicBool>) {
         let (options, fleet) = (Arc::clone(&store.common.options), store.fleet.clone());
         drop(store);
         let listening = async {
-            let client = Client::open(subscriber(&options)?)?;
-            let mut channels = client.get_async_pubsub().await?;
+            let mut channels = subscriber(&options)?.get_async_pubsub().await?;
             channels.subscribe(keys::orders(&fleet)).await?;
             channels.psubscribe(keys::all_ends(&options.prefix)).await?;
             Ok::<_, redis::RedisError>(channels)

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use redis::Value;
 use windlass_core::store::{Parts, Term};
-use windlass_core::{Error, ErrorKind, QueueName, Reason, Result, State, Timestamp, WorkerId};
+use windlass_core::{Error, ErrorKind, QueueName, Reason, Result, State, Timestamp};
 
 use super::id::Id;
 use super::record::LARGE_IN;
@@ -51,7 +51,8 @@ impl Shared {
                     match Row::read(*id, queue, parts) {
                         Ok(row) => rows.push(row),
                         Err(error) => {
-                            tracing::error!(task = %id.task_id(), error = error.chain(), "a record has no head")
+                            let (task, error) = (id.task_id(), error.chain());
+                            tracing::error!(%task, error, "a record has no head");
                         }
                     }
                 }
@@ -118,12 +119,11 @@ impl Shared {
         let error_bytes_max = self.common.options.limits.error_bytes_max;
         let mut placed = Vec::with_capacity(rows.len());
         for _ in 0..ROUNDS_MAX {
-            let mut by_queue: HashMap<QueueName, Vec<(Move, Option<WorkerId>)>> = HashMap::new();
+            let mut by_queue: HashMap<QueueName, Vec<Move>> = HashMap::new();
             for row in rows {
                 let (id, queue) = (row.id, row.queue.clone());
-                let worker = row.running.as_ref().map(|running| running.worker.clone());
                 match decide(row, now, error_bytes_max) {
-                    Some(decided) => by_queue.entry(queue).or_default().push((decided, worker)),
+                    Some(decided) => by_queue.entry(queue).or_default().push(decided),
                     None => placed.push(Placed { id, state: None }),
                 }
             }
@@ -132,10 +132,10 @@ impl Shared {
                 let mut changed = Vec::new();
                 for chunk in moves.chunks(AT_ONCE) {
                     let done = self.place(&queue, chunk, term).await?;
-                    for ((decided, _), is_done) in chunk.iter().zip(done) {
+                    for (decided, is_done) in chunk.iter().zip(done) {
                         match is_done {
                             true => {
-                                placed.push(Placed { id: decided.id, state: Some(decided.state) })
+                                placed.push(Placed { id: decided.id, state: Some(decided.state) });
                             }
                             false => changed.push(decided.id),
                         }
@@ -161,14 +161,14 @@ impl Shared {
     async fn place(
         &self,
         queue: &QueueName,
-        moves: &[(Move, Option<WorkerId>)],
+        moves: &[Move],
         term: Option<Term>,
     ) -> Result<Vec<bool>> {
         let mut call = scripts::PLACE
             .on(&[self.stem(queue)])
             .arg(self.common.options.told_time())
             .arg(term.map(|term| term.to_string()).unwrap_or_default());
-        for (decided, _) in moves {
+        for decided in moves {
             call.add(&decided.id.0[..]);
             call.add(&decided.begins[..]);
             call.add(decided.stands);
@@ -195,7 +195,7 @@ impl Shared {
             return Err(strange("place"));
         }
         let mut news = News::default();
-        for ((decided, _), _) in moves.iter().zip(&done).filter(|(_, is_done)| **is_done) {
+        for (decided, _) in moves.iter().zip(&done).filter(|(_, is_done)| **is_done) {
             match decided.state {
                 Some(State::Pending) => news.ready.push(queue.clone()),
                 Some(state) if !state.is_terminal() => {}

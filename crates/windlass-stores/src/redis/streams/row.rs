@@ -361,13 +361,14 @@ impl Row {
 
     fn spec(&self) -> Spec {
         let body = &self.record.body;
-        let extras = body.extras.as_deref().and_then(|json| serde_json::from_slice(json).ok());
+        let extras: Option<Extras> =
+            body.extras.as_deref().and_then(|json| serde_json::from_slice(json).ok());
         Spec {
             max_retries: body.max_retries,
             max_crashes: body.max_crashes,
             timeout: Duration::from_millis(body.timeout_ms),
             retention: Duration::from_millis(body.retention_ms),
-            extras: extras.unwrap_or_else(Extras::default),
+            extras: extras.unwrap_or_default(),
         }
     }
 
