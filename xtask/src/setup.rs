@@ -20,6 +20,8 @@ const NEEDS: &[Need] = &[
     // Its own instance is left alone, too.
     Need { program: "pgbouncer", package: "pgbouncer", purpose: "tests of pooled connections" },
     Need { program: "initdb", package: "postgresql", purpose: "tests of the PostgreSQL store" },
+    // The same holds for this one.
+    Need { program: "redis-server", package: "redis-server", purpose: "tests of the Redis store" },
 ];
 
 /// How much to say.

@@ -9,6 +9,8 @@ pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod reading;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -30,17 +30,19 @@ impl Default for Opening {
 /// - `sqlite::memory:` SQLite in memory, gone with the process
 /// - `postgres://USER@HOST/DATABASE` a schema in a PostgreSQL database, `?schema=windlass` unless
 ///   it is told otherwise, made when it is not there
+/// - `redis://HOST:PORT/DATABASE` keys in a Redis, `?prefix=wl` unless it is told otherwise; `rediss://`
+///   with TLS, `redis+cluster://HOST:PORT,HOST:PORT` (or `rediss+cluster://`) for a Cluster
 /// - `memory:` no database at all, gone with the process
 ///
 /// `?durability=durable` (the default) or `?durability=fast` may follow the path of a file or the name
-/// of a database. Unknown schemes and parameters are errors.
+/// of a database; a Redis has its own setting, which is reported. Unknown schemes and parameters are errors.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
     open_as(url, Opening::default()).await
 }
 
 /// Opens the store that a URL names, in a way of the caller's own.
 #[cfg_attr(
-    not(any(feature = "sqlite", feature = "postgres")),
+    not(any(feature = "sqlite", feature = "postgres", feature = "redis")),
     expect(unused_variables, reason = "memory has nothing to be opened in a special way")
 )]
 pub async fn open_as(url: &str, opening: Opening) -> Result<Arc<dyn Store>> {
@@ -58,6 +60,12 @@ pub async fn open_as(url: &str, opening: Opening) -> Result<Arc<dyn Store>> {
             let options = if opening.creates { options } else { options.existing() };
             Ok(Arc::new(crate::postgres::PostgresStore::open(options).await?))
         }
+        #[cfg(feature = "redis")]
+        Place::Redis(options) => {
+            let options = options.limits(opening.limits);
+            let options = if opening.creates { options } else { options.existing() };
+            Ok(Arc::new(crate::redis::streams::StreamsStore::open(options).await?))
+        }
     }
 }
 
@@ -69,6 +77,9 @@ pub async fn schema_status(url: &str) -> Result<SchemaStatus> {
         Place::Sqlite(options) => crate::sqlite::schema_status(options).await,
         #[cfg(feature = "postgres")]
         Place::Postgres(options) => crate::postgres::schema_status(*options).await,
+        // Keys have no schema to migrate.
+        #[cfg(feature = "redis")]
+        Place::Redis(_) => Ok(SchemaStatus { applied: 0, migrations: &[] }),
     }
 }
 
@@ -79,6 +90,8 @@ enum Place {
     Sqlite(crate::sqlite::SqliteOptions),
     #[cfg(feature = "postgres")]
     Postgres(Box<crate::postgres::PostgresOptions>),
+    #[cfg(feature = "redis")]
+    Redis(Box<crate::redis::RedisOptions>),
 }
 
 impl Place {
@@ -97,6 +110,11 @@ impl Place {
             "postgres" | "postgresql" => {
                 let options = crate::postgres::PostgresOptions::of_url(url)?;
                 Ok(Self::Postgres(Box::new(options)))
+            }
+            #[cfg(feature = "redis")]
+            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => {
+                let options = crate::redis::RedisOptions::of_url(url)?;
+                Ok(Self::Redis(Box::new(options)))
             }
             // The rest of the URL may hold a password: it is never repeated.
             other => Err(Error::invalid(format!("no store for URLs that begin with {other:?}"))),

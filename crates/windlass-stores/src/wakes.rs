@@ -104,7 +104,10 @@ impl Wakes {
     }
 
     /// True while someone waits; a store need not look for other processes' writes otherwise.
-    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only shared stores need it"))]
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "redis")),
+        expect(dead_code, reason = "only shared stores need it")
+    )]
     pub(crate) fn is_awaited(&self) -> bool {
         self.rings.lock().waiting > 0
     }

@@ -1,6 +1,6 @@
 //! Asks every store of this crate for every rule.
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod subjects;
 
 mod memory {
@@ -28,4 +28,18 @@ mod pgbouncer {
     use crate::subjects::PgBouncerSubject;
 
     windlass_testkit::conformance!(PgBouncerSubject);
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use crate::subjects::RedisSubject;
+
+    windlass_testkit::conformance!(RedisSubject);
+}
+
+#[cfg(feature = "redis")]
+mod redis_cluster {
+    use crate::subjects::ClusterSubject;
+
+    windlass_testkit::conformance!(ClusterSubject);
 }

@@ -1,6 +1,6 @@
 //! Compares every store of this crate with the memory store in random sequences.
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod subjects;
 
 /// The memory store against itself: the sequences themselves must be sound.
@@ -29,4 +29,18 @@ mod pgbouncer {
     use crate::subjects::PgBouncerSubject;
 
     windlass_testkit::sequences!(PgBouncerSubject);
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use crate::subjects::RedisSubject;
+
+    windlass_testkit::sequences!(RedisSubject);
+}
+
+#[cfg(feature = "redis")]
+mod redis_cluster {
+    use crate::subjects::ClusterSubject;
+
+    windlass_testkit::sequences!(ClusterSubject);
 }

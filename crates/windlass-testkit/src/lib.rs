@@ -34,5 +34,5 @@ pub use faults::{Faults, FaultyStore, Method};
 pub use fleet::{Fleet, Seat};
 pub use proxy::Proxy;
 pub use scene::{Run, Scene, check};
-pub use servers::{PgBouncer, PostgresServer};
+pub use servers::{PgBouncer, PostgresServer, RedisCluster, RedisServer};
 pub use subject::{MemorySubject, Subject};

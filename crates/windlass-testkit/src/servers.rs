@@ -3,6 +3,8 @@
 
 pub mod pgbouncer;
 pub mod postgres;
+pub mod redis;
 
 pub use pgbouncer::PgBouncer;
 pub use postgres::PostgresServer;
+pub use redis::{RedisCluster, RedisServer};

@@ -6,6 +6,8 @@
 mod pgbouncer;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -13,5 +15,7 @@ mod sqlite;
 pub(crate) use pgbouncer::PgBouncerSubject;
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::PostgresSubject;
+#[cfg(feature = "redis")]
+pub(crate) use redis::{ClusterSubject, RedisSubject};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::SqliteSubject;

@@ -1,0 +1,95 @@
+-- claiming: leases pending tasks to a worker; shared by claim and apply.
+--
+-- A claim writes nothing about a task. Who holds it is in the group's list of pending entries; since
+-- when, and for whom, is one line for each claim in the lane's log of claims, under the first entry
+-- that it took: what one claim takes of a lane lies together.
+
+-- Takes up to `most` tasks of a lane and appends entry, id and record of each to `found`.
+local function take_from(queue, lane, worker, most, found)
+  local stream, got, first, seen = queue .. 's:' .. lane, 0, nil, 0
+  while got < most do
+    local read = call('XREADGROUP', 'GROUP', 'w', worker, 'COUNT', most - got, 'STREAMS', stream, '>')
+    if not read then break end
+    local entries, ids = read[1][2], {}
+    for i = 1, #entries do ids[i] = entries[i][2][2] end
+    first = first or entries[1][1]
+    seen = seen + #entries
+    local records = call('HMGET', queue .. 'd', unpack(ids))
+    for i = 1, #entries do
+      local entry, record = entries[i][1], records[i]
+      local own = entry .. ' p'
+      if record and sub(record, 1, #own) == own then
+        local n = #found
+        found[n + 1], found[n + 2], found[n + 3] = entry, ids[i], record
+        got = got + 1
+      else
+        -- The task has gone on without this entry.
+        call('XACK', stream, 'w', entry)
+      end
+    end
+  end
+  if first then
+    -- A group that was made anew gives old entries again: their claims are told by the older log.
+    redis.pcall('XADD', queue .. 'c:' .. lane, first, 't', now, 'w', worker)
+    call('HINCRBY', queue .. 'st', 'p' .. lane, -seen)
+  end
+  return got, seen
+end
+
+-- ARGV from `at`: worker, until when its lease is known to last or `fleet` when the last of KEYS is the
+-- stem of the fleet, limit, suspects at most, count of
+-- quotas, and for each the number of its queue in KEYS, at most, its priorities (highest first).
+-- returns {status, found...}: 1 served, 2 the lease is over, 3 the worker is gone; `found` has for
+-- each quota that gave something {its number, entry, id, record, ...}
+local function claim(at)
+  local worker, lease_until = ARGV[at], tonumber(ARGV[at + 1])
+  if not lease_until then
+    local known = call('ZSCORE', KEYS[#KEYS] .. 'leases', worker)
+    if not known then return { 3 } end
+    lease_until = tonumber(known)
+  end
+  local left, suspects = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local reply, lanes = { 1 }, {}
+  if lease_until <= now then return { 2 } end
+  local quotas = {}
+  for i = 1, tonumber(ARGV[at + 4]) do
+    local from = at + 5 + (i - 1) * 3
+    local queue = KEYS[tonumber(ARGV[from])]
+    quotas[i] = { tonumber(ARGV[from + 1]), ARGV[from + 2], queue }
+    if not lanes[queue] then
+      if call('ZSCORE', queue .. 'lost', worker) then return { 3 } end
+      lanes[queue] = call('HMGET', queue .. 'st', 'p0', 'p1', 'p2', 'p3', 'p4', 'p5', 'p6', 'p7', 'paused')
+      for lane = 1, 8 do lanes[queue][lane] = tonumber(lanes[queue][lane] or '0') end
+    end
+  end
+  for i = 1, #quotas do
+    local share, priorities, queue = unpack(quotas[i])
+    local counts, found = lanes[queue], { i }
+    if share > left then share = left end
+    if not counts[9] then
+      for p = 1, #priorities do
+        local priority = tonumber(sub(priorities, p, p))
+        -- A suspect goes first: at most one or two a claim, and others cannot starve it.
+        for lane = priority * 2 + 1, priority * 2, -1 do
+          local most = share
+          if lane % 2 == 1 and suspects < most then most = suspects end
+          if most > 0 and counts[lane + 1] > 0 then
+            local got, seen = take_from(queue, lane, worker, most, found)
+            counts[lane + 1] = counts[lane + 1] - seen
+            share, left = share - got, left - got
+            if lane % 2 == 1 then suspects = suspects - got end
+            -- There is more than this worker wanted: let another hear of it.
+            if got == most and counts[lane + 1] > 0 then ring(queue, lane) end
+          end
+        end
+      end
+    end
+    if #found > 1 then
+      if call('EXISTS', queue .. 'back') == 1 then
+        for n = 3, #found, 3 do call('ZREM', queue .. 'back', found[n]) end
+      end
+      reply[#reply + 1] = found
+    end
+  end
+  return reply
+end

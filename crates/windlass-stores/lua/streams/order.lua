@@ -1,0 +1,9 @@
+-- order: have a queue run or pause. ARGV[2] 1 to pause it
+local queue = KEYS[1]
+if ARGV[2] == '1' then
+  call('HSET', queue .. 'st', 'paused', '1')
+else
+  call('HDEL', queue .. 'st', 'paused')
+  for lane = 0, 7, 2 do ring(queue, lane) end
+end
+return 1

@@ -1,0 +1,188 @@
+//! Connections: one that all calls of a handle share, and others for those that wait.
+//!
+//! Calls of one connection are sent one behind the other without waiting for answers. A connection
+//! that broke, or from which an answer did not come in time, is never used again: the next call makes
+//! a new one, in the runtime of that caller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisResult,
+    TlsCertificates, Value,
+};
+use windlass_core::Result;
+
+use super::error::{classify, is_connection_spent, is_script_missing};
+use super::options::{RedisOptions, Servers};
+use super::script::{Call, Script};
+
+/// Longest that making a connection may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// A connection that is made when it is first needed, and made anew when it broke.
+pub(super) struct Link {
+    options: Arc<RedisOptions>,
+    wire: Mutex<Option<(u64, Wire)>>,
+    /// One connects, the others wait for it.
+    connecting: tokio::sync::Mutex<u64>,
+}
+
+#[derive(Clone)]
+enum Wire {
+    Single(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Wire {
+    async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let answer = match self {
+            Self::Single(connection) => connection.req_packed_command(command).await,
+            Self::Cluster(connection) => connection.req_packed_command(command).await,
+        };
+        // The server's own errors come as values.
+        answer.and_then(Value::extract_error)
+    }
+}
+
+impl Link {
+    pub(super) fn new(options: Arc<RedisOptions>) -> Self {
+        Self { options, wire: Mutex::new(None), connecting: tokio::sync::Mutex::new(0) }
+    }
+
+    /// Calls a script.
+    pub(super) async fn call(&self, call: Call) -> Result<Value> {
+        let Call { script, command } = call;
+        self.send(script.name, &command, Some(script)).await
+    }
+
+    /// Sends a plain command.
+    pub(super) async fn command(&self, operation: &str, command: &Cmd) -> Result<Value> {
+        self.send(operation, command, None).await
+    }
+
+    async fn send(&self, operation: &str, command: &Cmd, script: Option<&Script>) -> Result<Value> {
+        let (number, mut wire) = self.wire().await?;
+        let mut answer = wire.send(command).await;
+        // The server was restarted, or someone has flushed its scripts.
+        if let (Err(cause), Some(script)) = (&answer, script)
+            && is_script_missing(cause)
+        {
+            answer = wire.send(&script.in_full(command)).await;
+        }
+        answer.map_err(|cause| {
+            if is_connection_spent(&cause) {
+                self.drop_wire(number);
+            }
+            classify(operation, cause)
+        })
+    }
+
+    async fn wire(&self) -> Result<(u64, Wire)> {
+        if let Some(made) = self.wire.lock().clone() {
+            return Ok(made);
+        }
+        let mut count = self.connecting.lock().await;
+        if let Some(made) = self.wire.lock().clone() {
+            return Ok(made);
+        }
+        *count += 1;
+        let wire = connect(&self.options, self.options.answer_max)
+            .await
+            .map_err(|cause| classify("connect to a server", cause))?;
+        let made = (*count, wire);
+        *self.wire.lock() = Some(made.clone());
+        Ok(made)
+    }
+
+    fn drop_wire(&self, number: u64) {
+        let mut wire = self.wire.lock();
+        if wire.as_ref().is_some_and(|(made, _)| *made == number) {
+            *wire = None;
+        }
+    }
+}
+
+async fn connect(options: &RedisOptions, answer_max: Duration) -> RedisResult<Wire> {
+    match &options.servers {
+        Servers::Single(server) => {
+            let client = client(options, (**server).clone())?;
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(CONNECT_MAX))
+                .set_response_timeout(Some(answer_max));
+            let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            Ok(Wire::Single(connection))
+        }
+        Servers::Cluster(nodes) => {
+            provide_crypto();
+            let mut builder = ClusterClient::builder(nodes.clone())
+                .tcp_settings(settings())
+                .connection_timeout(CONNECT_MAX)
+                .response_timeout(answer_max)
+                // Only for slots that have moved: whatever may have been done is not repeated here.
+                .retries(3);
+            if options.authorities.is_some() {
+                builder = builder.certs(certificates(options)?);
+            }
+            let client = builder.build()?;
+            Ok(Wire::Cluster(client.get_async_connection().await?))
+        }
+    }
+}
+
+/// A client of one server, which checks the server's certificate where it speaks TLS.
+fn client(options: &RedisOptions, server: ConnectionInfo) -> RedisResult<Client> {
+    let server = server.set_tcp_settings(settings());
+    if matches!(server.addr(), ConnectionAddr::TcpTls { .. }) {
+        provide_crypto();
+        return Client::build_with_tls(server, certificates(options)?);
+    }
+    Client::open(server)
+}
+
+fn certificates(options: &RedisOptions) -> RedisResult<TlsCertificates> {
+    let root_cert = options.authorities.as_ref().map(std::fs::read).transpose()?;
+    Ok(TlsCertificates { client_tls: None, root_cert })
+}
+
+/// The driver panics when the process has not chosen a provider of cryptography.
+fn provide_crypto() {
+    // If another part of the process has chosen one, that one stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Small writes are sent at once: the driver leaves Nagle's algorithm on.
+fn settings() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
+}
+
+/// A connection for one that waits at the server: nobody else is held up by it.
+pub(super) struct Blocking(Wire);
+
+impl Blocking {
+    /// Connects; an answer may take as long as the caller says.
+    pub(super) async fn connect(options: &RedisOptions, answer_max: Duration) -> Result<Self> {
+        let wire = connect(options, answer_max).await;
+        wire.map(Self).map_err(|cause| classify("connect to wait", cause))
+    }
+
+    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        self.0.send(command).await
+    }
+}
+
+/// A client to hear what is published: any node of a Cluster tells all of it.
+pub(super) fn subscriber(options: &RedisOptions) -> RedisResult<Client> {
+    let server = match &options.servers {
+        Servers::Single(server) => Some((**server).clone()),
+        Servers::Cluster(nodes) => fastrand::choice(nodes).cloned(),
+    };
+    let server =
+        server.ok_or((redis::ErrorKind::InvalidClientConfig, "a Cluster without nodes"))?;
+    client(options, server)
+}

@@ -1,0 +1,306 @@
+//! Beats, orders and leaving, on Redis Streams.
+
+use std::collections::{BTreeMap, HashSet};
+
+use futures_util::future::try_join_all;
+use windlass_core::limits::clip;
+use windlass_core::state::release;
+use windlass_core::store::{
+    Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, Term, WakeMark,
+};
+use windlass_core::task::Progress;
+use windlass_core::{
+    Error, ErrorKind, Lease, QueueName, Reason, Result, TaskId, Timestamp, WorkerId,
+};
+
+use super::epoch::entry_of;
+use super::id::Id;
+use super::names::read_queues;
+use super::place::stale_term;
+use super::reply::next;
+use super::row::{Row, RunEnd, millis};
+use super::worker::{read_order, write_order};
+use super::{AT_ONCE, Shared, keys, new_name, scripts};
+use crate::wakes::News;
+
+/// How a worker's tasks are looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Search {
+    /// It gets nothing any more.
+    pub(super) is_lost: bool,
+    pub(super) term: Option<Term>,
+}
+
+impl Shared {
+    pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
+        let card = serde_json::to_string(&beat.card).expect("a card is plain JSON");
+        let call = scripts::REGISTER
+            .on(&[&self.fleet])
+            .arg(self.common.options.told_time())
+            .arg(beat.worker.as_str())
+            .arg(card)
+            .arg(millis(beat.lease))
+            .arg(new_name());
+        let reply = self.ask(call).await?;
+        if reply.is_zero() {
+            return Err(Error::lease_lost(format!("beat of worker {}", beat.worker))
+                .reason_is(Reason::WorkerLost));
+        }
+        let mut parts = reply.list()?;
+        let now = next(&mut parts, "register")?.time()?;
+        let order = next(&mut parts, "register")?.bytes()?;
+        let is_known = self.recognise(&next(&mut parts, "register")?.text()?);
+        let queues: Vec<_> = parts
+            .map(|name| name.text().map(|name| QueueName::stored(&name)))
+            .collect::<Result<_>>()?;
+        if !is_known {
+            self.register_again().await?;
+        }
+        self.common.names.add(queues.iter().cloned());
+
+        let asked = self.tell_progress(beat, &queues, now).await?;
+        let (mut lost, mut given_back) = (Vec::new(), Vec::new());
+        if let Some(known) = &beat.held {
+            (lost, given_back) = self.compare_held(&beat.worker, known, &queues).await?;
+        }
+        let cancels = self.cancels_of(&beat.worker, asked).await?;
+        Ok(Orders {
+            order: read_order(order.first().copied().unwrap_or_default()),
+            cancels,
+            lost,
+            given_back,
+            is_events_wanted: false,
+            now,
+            mark,
+        })
+    }
+
+    /// Hands progress to the queues, and asks each whether cancels were requested in it.
+    async fn tell_progress(
+        &self,
+        beat: &Beat,
+        queues: &[QueueName],
+        now: Timestamp,
+    ) -> Result<Vec<(QueueName, Vec<Id>)>> {
+        let mut reports: BTreeMap<&QueueName, Vec<(Id, String, String)>> =
+            queues.iter().map(|queue| (queue, Vec::new())).collect();
+        for report in &beat.progress {
+            let (Some(id), Some(entry)) =
+                (Id::of(&report.lease.task), entry_of(report.lease.epoch))
+            else {
+                continue;
+            };
+            let json = self.progress_json(report, now);
+            for (queue, reports) in &mut reports {
+                if id.leads_to(queue) {
+                    reports.push((id, entry.text(), json.clone()));
+                }
+            }
+        }
+        let asking = reports.into_iter().map(|(queue, reports)| async move {
+            let mut call = scripts::BEAT
+                .on(&[self.stem(queue)])
+                .arg(self.common.options.told_time())
+                .arg(beat.worker.as_str());
+            for (id, entry, json) in &reports {
+                call.add(&id.0[..]);
+                call.add(entry);
+                call.add(json);
+            }
+            let ids = self.ask(call).await?.list()?.map(|id| Ok(Id::from_stored(&id.bytes()?)));
+            let ids: Vec<_> = ids.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+            Ok::<_, Error>((queue.clone(), ids))
+        });
+        let asked = try_join_all(asking).await?;
+        Ok(asked.into_iter().filter(|(_, ids)| !ids.is_empty()).collect())
+    }
+
+    fn progress_json(&self, report: &ProgressReport, now: Timestamp) -> String {
+        let progress = Progress {
+            fraction: Progress::part(report.fraction),
+            note: clip(&report.note, self.common.options.limits.error_bytes_max).into(),
+            at: now,
+        };
+        serde_json::to_string(&progress).expect("progress is plain JSON")
+    }
+
+    /// The runs of a worker among tasks whose cancellation was asked for.
+    async fn cancels_of(
+        &self,
+        worker: &WorkerId,
+        asked: Vec<(QueueName, Vec<Id>)>,
+    ) -> Result<Vec<Lease>> {
+        let mut cancels = Vec::new();
+        for (queue, ids) in asked {
+            let (_, rows) = self.look(&queue, &ids).await?;
+            let is_own = |row: &&Row| {
+                let runs_it = row.running.as_ref().is_some_and(|running| running.worker == *worker);
+                runs_it && row.record.head.is_cancel_requested
+            };
+            cancels.extend(rows.iter().filter(is_own).filter_map(lease_of));
+        }
+        Ok(cancels)
+    }
+
+    /// Compares what a worker knows with what it holds: which of its leases are lost, and what is given
+    /// back since it does not know of it.
+    async fn compare_held(
+        &self,
+        worker: &WorkerId,
+        known: &HeldLeases,
+        queues: &[QueueName],
+    ) -> Result<(Vec<Lease>, Vec<TaskId>)> {
+        let named: HashSet<_> = known.leases.iter().collect();
+        let (mut valid, mut given_back) = (HashSet::new(), Vec::new());
+        let search = Search { is_lost: false, term: None };
+        for queue in queues {
+            let mut cursor = String::new();
+            loop {
+                let (now, next_cursor, rows) =
+                    self.held_page(queue, worker, &cursor, AT_ONCE, search).await?;
+                let is_unknown = |row: &Row| {
+                    let is_named = lease_of(row).is_some_and(|lease| named.contains(&lease));
+                    let age = row.running.as_ref().map(|running| now.since(running.claimed_at));
+                    !is_named && age.is_some_and(|age| age > known.older_than)
+                };
+                let (unknown, kept): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_unknown);
+                valid.extend(kept.iter().filter_map(lease_of));
+                let entries: HashSet<_> =
+                    unknown.iter().filter_map(|row| Some((row.id, row.record.entry?))).collect();
+                let back = self.give_back(now, unknown, worker, &entries).await?;
+                given_back.extend(back.into_iter().map(Id::task_id));
+                cursor = next_cursor;
+                if cursor.is_empty() {
+                    break;
+                }
+            }
+        }
+        let lost = known.leases.iter().filter(|lease| !valid.contains(*lease)).cloned().collect();
+        Ok((lost, given_back))
+    }
+
+    /// Gives tasks back that a worker still holds under these entries.
+    async fn give_back(
+        &self,
+        now: Timestamp,
+        rows: Vec<Row>,
+        worker: &WorkerId,
+        entries: &HashSet<(Id, super::epoch::Entry)>,
+    ) -> Result<Vec<Id>> {
+        let placed = self
+            .decide_at(now, rows, None, |row, now, error_bytes_max| {
+                let is_its = row.running.as_ref().is_some_and(|running| running.worker == *worker);
+                let entry = row.record.entry?;
+                if !is_its || !entries.contains(&(row.id, entry)) {
+                    return None;
+                }
+                let step = release(row.held());
+                let end = RunEnd { state: step.state, step, applied: None };
+                Some(row.end_run(now, end, error_bytes_max))
+            })
+            .await?;
+        Ok(placed
+            .into_iter()
+            .filter(|placed| placed.state.is_some())
+            .map(|placed| placed.id)
+            .collect())
+    }
+
+    /// A page of what a worker holds in a queue.
+    pub(super) async fn held_page(
+        &self,
+        queue: &QueueName,
+        worker: &WorkerId,
+        cursor: &str,
+        limit: usize,
+        search: Search,
+    ) -> Result<(Timestamp, String, Vec<Row>)> {
+        let call = scripts::HELD
+            .on(&[self.stem(queue)])
+            .arg(self.common.options.told_time())
+            .arg(worker.as_str())
+            .arg(cursor)
+            .arg(limit)
+            .arg(if search.is_lost { "lost" } else { "" })
+            .arg(search.term.map(|term| term.to_string()).unwrap_or_default());
+        let reply = self.ask(call).await?;
+        if reply.is_zero() {
+            return Err(stale_term(search.term));
+        }
+        self.read_held(queue, reply)
+    }
+
+    pub(super) async fn leave(&self, worker: &WorkerId) -> Result<u64> {
+        let call = scripts::LEAVE
+            .on(&[&self.fleet])
+            .arg(self.common.options.told_time())
+            .arg(worker.as_str());
+        let reply = self.ask(call).await?;
+        if reply.is_zero() {
+            return Ok(0);
+        }
+        let mut count = 0;
+        let search = Search { is_lost: true, term: None };
+        for queue in read_queues(reply)? {
+            loop {
+                let (now, _, rows) = self.held_page(&queue, worker, "", AT_ONCE, search).await?;
+                if rows.is_empty() {
+                    break;
+                }
+                let entries: HashSet<_> =
+                    rows.iter().filter_map(|row| Some((row.id, row.record.entry?))).collect();
+                count += self.give_back(now, rows, worker, &entries).await?.len() as u64;
+            }
+        }
+        self.forget_unclean(worker).await?;
+        Ok(count)
+    }
+
+    /// Notes that a worker that is gone holds nothing any more.
+    pub(super) async fn forget_unclean(&self, worker: &WorkerId) -> Result<()> {
+        let mut command = redis::cmd("SREM");
+        command.arg(keys::unclean(&self.fleet)).arg(worker.as_str());
+        self.link.command("forget a worker", &command).await.map(drop)
+    }
+
+    /// What other processes are told of orders to a worker: who tells, and of whom.
+    pub(super) fn order_news(&self, worker: &WorkerId) -> String {
+        format!("{} {worker}", self.common.name)
+    }
+
+    pub(super) async fn order(&self, order: &Order) -> Result<()> {
+        let mut news = News::default();
+        match order {
+            Order::Queue { order: RunOrder::Drain, .. } => {
+                return Err(Error::invalid("a queue can run or pause, not drain"));
+            }
+            Order::Queue { queue, order } => {
+                self.register_queues([queue]).await?;
+                let call = scripts::ORDER
+                    .on(&[self.stem(queue)])
+                    .arg(self.common.options.told_time())
+                    .arg(u8::from(*order == RunOrder::Pause));
+                self.ask(call).await?;
+                news.ready.push(queue.clone());
+            }
+            Order::Worker { worker, order } => {
+                let call = scripts::ORDER_WORKER
+                    .on(&[&self.fleet])
+                    .arg(self.common.options.told_time())
+                    .arg(worker.as_str())
+                    .arg(write_order(*order))
+                    .arg(self.order_news(worker));
+                if self.ask(call).await?.is_zero() {
+                    return Err(Error::new(ErrorKind::NotFound, format!("no worker {worker}")));
+                }
+                news.ordered.push(worker.clone());
+            }
+        }
+        self.common.wakes.tell(news);
+        Ok(())
+    }
+}
+
+fn lease_of(row: &Row) -> Option<Lease> {
+    Some(Lease { task: row.task_id(), epoch: row.epoch()? })
+}

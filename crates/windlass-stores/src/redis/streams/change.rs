@@ -1,0 +1,187 @@
+//! Change on Redis Streams: cancel, rerun, reschedule, delete.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use windlass_core::state::{self, CancelVerdict, RerunVerdict};
+use windlass_core::store::{Action, ChangeParams, ChangeReply, Changed, Target};
+use windlass_core::{Error, ErrorKind, Result, Timestamp};
+
+use super::id::Id;
+use super::row::{Move, Row};
+use super::{Shared, keys, scripts};
+use crate::changing::Changes;
+use crate::wakes::News;
+
+/// How often a request to stop is tried on a task that keeps changing.
+const ROUNDS_MAX: usize = 50;
+
+/// What is to be done to a task as it was looked at.
+enum Verdict {
+    Move(Box<dyn FnOnce(Row, Timestamp) -> Move + Send>),
+    Ask,
+    Answer(Changed),
+}
+
+impl Shared {
+    pub(super) async fn change(&self, params: &ChangeParams) -> Result<ChangeReply> {
+        let mut changes = Changes::default();
+        match &params.target {
+            Target::Tasks(ids) => {
+                let mut outcomes = vec![Changed::NotFound; ids.len()];
+                let mut waves: Vec<Vec<(usize, Id)>> = Vec::new();
+                let mut counts: HashMap<Id, usize> = HashMap::new();
+                for (at, id) in ids.iter().enumerate() {
+                    // The same task twice: the second time it is as the first has left it.
+                    let Some(id) = Id::of(id) else { continue };
+                    let wave = counts.entry(id).or_default();
+                    if waves.len() <= *wave {
+                        waves.push(Vec::new());
+                    }
+                    waves[*wave].push((at, id));
+                    *wave += 1;
+                }
+                for wave in waves {
+                    let named: Vec<_> = wave.iter().map(|(_, id)| *id).collect();
+                    let (now, mut found) = self.look_everywhere(&named).await?;
+                    let rows = named.iter().filter_map(|id| found.remove(id)).collect();
+                    let changed = self.change_rows(now, rows, params).await?;
+                    for (at, id) in wave {
+                        outcomes[at] = changed.get(&id).copied().unwrap_or(Changed::NotFound);
+                    }
+                }
+                for (id, changed) in ids.iter().zip(&outcomes) {
+                    changes.add(id, *changed);
+                }
+                changes.reply.outcomes = outcomes;
+            }
+            Target::Matching { filter, limit, cursor } => {
+                let walk = self.walk(filter, cursor.as_deref(), *limit).await?;
+                changes.reply.next_cursor = walk.next_cursor;
+                let order: Vec<_> = walk.rows.iter().map(|row| row.id).collect();
+                let changed = self.change_rows(walk.now, walk.rows, params).await?;
+                for id in order {
+                    let outcome = changed.get(&id).copied().unwrap_or(Changed::NotFound);
+                    changes.add(&id.task_id(), outcome);
+                }
+            }
+        }
+        if changes.has_deleted() {
+            let at = self.now().await?;
+            self.save(&changes.audit(params, at, fastrand::i64(0..))).await?;
+        }
+        Ok(changes.reply)
+    }
+
+    async fn change_rows(
+        &self,
+        now: Timestamp,
+        rows: Vec<Row>,
+        params: &ChangeParams,
+    ) -> Result<HashMap<Id, Changed>> {
+        let outcomes: Mutex<HashMap<Id, Changed>> = Mutex::default();
+        let asked: Mutex<Vec<Row>> = Mutex::default();
+        let placed = self
+            .decide_at(now, rows, None, |row, now, _| match judge(&row, now, params) {
+                Verdict::Move(made) => Some(made(row, now)),
+                Verdict::Ask => {
+                    asked.lock().push(row);
+                    None
+                }
+                Verdict::Answer(changed) => {
+                    outcomes.lock().insert(row.id, changed);
+                    None
+                }
+            })
+            .await?;
+        let mut outcomes = outcomes.into_inner();
+        for placed in placed {
+            if let Some(state) = placed.state {
+                outcomes.insert(placed.id, Changed::Done(state));
+            }
+        }
+        for row in asked.into_inner() {
+            let id = row.id;
+            if let Some(changed) = self.ask_to_stop(now, row, params).await? {
+                outcomes.insert(id, changed);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Asks for the cancellation of a task that runs; if it does not any more, what is then to be done.
+    async fn ask_to_stop(
+        &self,
+        mut now: Timestamp,
+        mut row: Row,
+        params: &ChangeParams,
+    ) -> Result<Option<Changed>> {
+        for _ in 0..ROUNDS_MAX {
+            let (id, queue) = (row.id, row.queue.clone());
+            match judge(&row, now, params) {
+                Verdict::Answer(changed) => return Ok(Some(changed)),
+                Verdict::Move(_) => {
+                    let rows = Box::pin(self.change_rows(now, vec![row], params)).await?;
+                    return Ok(rows.get(&id).copied());
+                }
+                Verdict::Ask if row.record.head.is_cancel_requested => {
+                    return Ok(Some(Changed::Requested));
+                }
+                Verdict::Ask => {}
+            }
+            let worker = row.running.as_ref().map(|running| running.worker.clone());
+            let (before, after) = row.ask_to_stop(now, params.by.clone());
+            let call = scripts::CHANGE
+                .on(&[self.stem(&queue)])
+                .arg(self.common.options.told_time())
+                .arg(&id.0[..])
+                .arg(before)
+                .arg(after);
+            let done = self.ask(call).await?.list()?.next();
+            if done.map_or(Ok(0), |done| done.number())? == 1 {
+                if let Some(worker) = worker {
+                    let mut command = redis::cmd("PUBLISH");
+                    command.arg(keys::orders(&self.fleet)).arg(self.order_news(&worker));
+                    self.link.command("tell of a cancel", &command).await?;
+                    self.common.wakes.tell(News { ordered: vec![worker], ..News::default() });
+                }
+                return Ok(Some(Changed::Requested));
+            }
+            let (seen_at, mut rows) = self.look(&queue, &[id]).await?;
+            let Some(again) = rows.pop() else { return Ok(None) };
+            (now, row) = (seen_at, again);
+        }
+        Err(Error::new(ErrorKind::Unavailable, "cancel a task in redis: it keeps changing"))
+    }
+}
+
+fn judge(row: &Row, now: Timestamp, params: &ChangeParams) -> Verdict {
+    let state = row.state();
+    if row.record.head.is_over(now) {
+        return Verdict::Answer(Changed::NotFound);
+    }
+    if !params.only_in.is_empty() && !params.only_in.contains(&state) {
+        return Verdict::Answer(Changed::Conflict(state));
+    }
+    let by = params.by.clone();
+    let refused = Verdict::Answer(Changed::Conflict(state));
+    match params.action {
+        Action::Cancel => match state::cancel(state) {
+            CancelVerdict::AtOnce => Verdict::Move(Box::new(move |row, now| row.cancel(now, by))),
+            CancelVerdict::Request => Verdict::Ask,
+            CancelVerdict::Finished => refused,
+        },
+        Action::Rerun => match state::rerun(state) {
+            RerunVerdict::StartOver | RerunVerdict::RunNow => {
+                Verdict::Move(Box::new(move |row, now| row.rerun(now, by)))
+            }
+            RerunVerdict::Refused => refused,
+        },
+        Action::Reschedule(when) if state::reschedule(state) => {
+            let at = when.due(now).unwrap_or(now);
+            Verdict::Move(Box::new(move |row, now| row.reschedule(now, at, by)))
+        }
+        Action::Delete if state::delete(state) => Verdict::Move(Box::new(|row, _| row.delete())),
+        Action::Reschedule(_) | Action::Delete => refused,
+    }
+}

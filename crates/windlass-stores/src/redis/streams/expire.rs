@@ -1,0 +1,58 @@
+//! Expire on Redis Streams: workers whose lease is over are declared lost in the fleet, then refused
+//! everything in each queue by the same script that finds what they hold there.
+
+use windlass_core::state::expire;
+use windlass_core::store::{Duty, DutyReport};
+use windlass_core::{Result, WorkerId};
+
+use super::beat::Search;
+use super::row::RunEnd;
+use super::{AT_ONCE, Shared};
+
+impl Shared {
+    pub(super) async fn expire(&self, duty: Duty) -> Result<DutyReport> {
+        let begun = self.begin(duty, "expire").await?;
+        let mut report = DutyReport { next_due: begun.next_due, ..DutyReport::default() };
+        for worker in &begun.unclean {
+            for queue in &begun.queues {
+                while !report.has_more {
+                    let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
+                    let search = Search { is_lost: true, term: Some(duty.term) };
+                    // One more than is left tells whether that was all.
+                    let most = AT_ONCE.min(left + 1);
+                    let (now, _, mut rows) =
+                        self.held_page(queue, worker, "", most, search).await?;
+                    if rows.is_empty() {
+                        break;
+                    }
+                    report.has_more = rows.len() > left;
+                    rows.truncate(left);
+                    report.done += self.take_back(now, rows, worker, duty).await?;
+                }
+            }
+            if report.has_more {
+                break;
+            }
+            self.forget_unclean(worker).await?;
+        }
+        Ok(report)
+    }
+
+    async fn take_back(
+        &self,
+        now: windlass_core::Timestamp,
+        rows: Vec<super::row::Row>,
+        worker: &WorkerId,
+        duty: Duty,
+    ) -> Result<u64> {
+        let placed = self
+            .decide_at(now, rows, Some(duty.term), |row, now, error_bytes_max| {
+                row.running.as_ref().filter(|running| running.worker == *worker)?;
+                let step = expire(row.held());
+                let end = RunEnd { state: step.state, step, applied: None };
+                Some(row.end_run(now, end, error_bytes_max))
+            })
+            .await?;
+        Ok(placed.iter().filter(|placed| placed.state.is_some()).count() as u64)
+    }
+}

@@ -1,0 +1,108 @@
+//! Inspect on Redis Streams: what an operator should know.
+
+use windlass_core::Result;
+use windlass_core::store::{Depth, Durability, Filter, Finding, Inspection, Severity};
+use windlass_core::{QueueName, State};
+
+use super::Shared;
+use crate::reading::SCAN_MAX;
+use crate::redis::server::ServerFacts;
+
+impl Shared {
+    pub(super) async fn inspect(&self, depth: Depth) -> Result<Inspection> {
+        let now = self.now().await?;
+        let mut inspection = Inspection {
+            now,
+            is_writable: true,
+            version: self.common.facts.version.clone(),
+            findings: Vec::new(),
+        };
+        if depth == Depth::Ping {
+            return Ok(inspection);
+        }
+        let facts = ServerFacts::read(&self.link).await?;
+        inspection.version.clone_from(&facts.version);
+        inspection.findings.extend(self.promises(&facts));
+        for queue in self.all_queues().await? {
+            inspection.findings.extend(self.compare_counts(queue).await?);
+        }
+        Ok(inspection)
+    }
+
+    /// What the server cannot promise.
+    fn promises(&self, facts: &ServerFacts) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if let Durability::Window { loss } = &facts.durability {
+            let severity = match self.common.options.expects_durable {
+                true => Severity::Warning,
+                false => Severity::Info,
+            };
+            findings.push(Finding {
+                severity,
+                subject: "durability",
+                text: loss.clone(),
+                advice: "set appendonly yes and appendfsync always".into(),
+            });
+        }
+        if self.common.data.lock().was_wiped {
+            findings.push(Finding {
+                severity: Severity::Problem,
+                subject: "data",
+                text: "the data were wiped while this process used them, or the server came back \
+                       without them; every task in them is lost"
+                    .into(),
+                advice:
+                    "find out who runs FLUSHALL, or have the server keep its data (appendonly yes)"
+                        .into(),
+            });
+        }
+        match facts.eviction.as_deref() {
+            Some("noeviction") | None => {}
+            Some(policy) => findings.push(Finding {
+                severity: Severity::Problem,
+                subject: "memory",
+                text: format!(
+                    "maxmemory-policy {policy} throws tasks away when the memory is full"
+                ),
+                advice: "set maxmemory-policy noeviction".into(),
+            }),
+        }
+        findings
+    }
+
+    /// Compares the counters of a queue with its tasks.
+    async fn compare_counts(&self, queue: QueueName) -> Result<Option<Finding>> {
+        let told = self.queue(queue.clone()).await?.counts;
+        let filter = Filter { queue: Some(queue.clone()), ..Filter::default() };
+        let (mut counted, mut cursor) = (std::collections::HashMap::<State, u64>::new(), None);
+        loop {
+            let walk = self.walk(&filter, cursor.as_deref(), SCAN_MAX).await?;
+            for row in &walk.rows {
+                *counted.entry(row.state()).or_default() += 1;
+            }
+            cursor = walk.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        // Others go on while this looks: only what is left alone can be compared.
+        let again = self.queue(queue.clone()).await?.counts;
+        let differs = |state: &State| {
+            let seen = counted.get(state).copied().unwrap_or(0);
+            let is_quiet = told.get(*state) == again.get(*state);
+            // What is kept no longer is counted until it is pruned, and hidden already.
+            let may_hide = matches!(state, State::Completed | State::Cancelled);
+            is_quiet && told.get(*state) != seen && !(may_hide && told.get(*state) > seen)
+        };
+        Ok(State::ALL.into_iter().find(differs).map(|state| Finding {
+            severity: Severity::Problem,
+            subject: "counters",
+            text: format!(
+                "queue {queue} counts {} tasks as {state}, {} are there",
+                told.get(state),
+                counted.get(&state).copied().unwrap_or(0)
+            ),
+            advice: "stop the workers and look again; if it stays, tell the maintainers".into(),
+        }))
+    }
+}

@@ -1,0 +1,32 @@
+//! Leadership on Redis Streams.
+
+use windlass_core::store::{Bid, Leadership, Term};
+use windlass_core::{Result, WorkerId};
+
+use super::reply::next;
+use super::row::millis;
+use super::{Shared, scripts};
+
+impl Shared {
+    pub(super) async fn lead(&self, bid: &Bid) -> Result<Leadership> {
+        let call = scripts::LEAD.on(&[&self.fleet]).arg(self.common.options.told_time());
+        let call = match bid {
+            Bid::Seek { holder, term_length } => {
+                call.arg("seek").arg(holder.as_str()).arg(millis(*term_length))
+            }
+            Bid::Renew { term, term_length } => {
+                call.arg("renew").arg(term.to_string()).arg(millis(*term_length))
+            }
+            Bid::Resign { term } => call.arg("resign").arg(term.to_string()).arg(0),
+        };
+        let mut parts = self.ask(call).await?.list()?;
+        let leads = next(&mut parts, "lead")?.number()? == 1;
+        let told = next(&mut parts, "lead")?;
+        if leads {
+            return Ok(Leadership::Leading(Term(told.number()?.unsigned_abs())));
+        }
+        let leader = told.text()?;
+        let leader = (!leader.is_empty()).then(|| WorkerId::new(leader));
+        Ok(Leadership::Following { leader })
+    }
+}

@@ -1,0 +1,206 @@
+//! Lists on Redis Streams: a walk down the journals of all queues, newest submit first.
+//!
+//! A journal has one entry for each submit of one or more tasks, under the server's time in µs. Tasks of
+//! one call share it and are told apart by their place in the call.
+
+use std::collections::VecDeque;
+
+use redis::Value;
+use windlass_core::store::{Filter, ListParams, Page, Parts};
+use windlass_core::{Error, QueueName, Result, Timestamp};
+
+use super::id::Id;
+use super::reply::{Reply, next};
+use super::row::Row;
+use super::{AT_ONCE, Shared, keys};
+use crate::reading::{SCAN_MAX, matches};
+use crate::redis::error::strange;
+
+/// How many entries of a journal are read at once.
+const ENTRIES: usize = 100;
+
+/// Where a task stands in the order of submits: µs, place in the call, queue.
+type Position = (u64, u8, QueueName);
+
+/// The tasks that one step of a walk has found, and where it goes on.
+pub(super) struct Walk {
+    pub(super) now: Timestamp,
+    pub(super) rows: Vec<Row>,
+    pub(super) next_cursor: Option<String>,
+}
+
+/// One queue's journal as it is read, from its newest entry down.
+struct Reel {
+    queue: QueueName,
+    /// What was read and not looked at yet; the last is the oldest.
+    read: VecDeque<(Position, Id)>,
+    /// Entries from this one down are still to be read; nothing when all are.
+    below: Option<String>,
+}
+
+impl Shared {
+    pub(super) async fn list(&self, params: &ListParams) -> Result<Page> {
+        let walk = self.walk(&params.filter, params.cursor.as_deref(), params.limit).await?;
+        let tasks = walk.rows.into_iter().map(|row| row.into_record(Parts::NONE)).collect();
+        Ok(Page { tasks, next_cursor: walk.next_cursor })
+    }
+
+    /// One bounded step of a walk from the newest task down.
+    pub(super) async fn walk(
+        &self,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Walk> {
+        let last = cursor.map(read_cursor).transpose()?;
+        if limit == 0 {
+            return Err(Error::invalid("a page needs a limit of at least 1"));
+        }
+        let queues = match &filter.queue {
+            Some(queue) => vec![queue.clone()],
+            None => self.all_queues().await?,
+        };
+        let below =
+            last.as_ref().map_or_else(|| "+".to_owned(), |(micros, ..)| format!("{micros}-0"));
+        let mut reels: Vec<_> = queues
+            .into_iter()
+            .map(|queue| Reel { queue, read: VecDeque::new(), below: Some(below.clone()) })
+            .collect();
+        let mut walk = Walk { now: self.now().await?, rows: Vec::new(), next_cursor: None };
+        let (mut scanned, mut reached) = (0, last.clone());
+        loop {
+            let most = limit.saturating_mul(2).clamp(20, AT_ONCE);
+            let batch = self.next_batch(&mut reels, last.as_ref(), most).await?;
+            if batch.is_empty() {
+                return Ok(walk);
+            }
+            scanned += batch.len();
+            let mut rows = self.look_at(&batch).await?;
+            for (position, id) in batch {
+                if walk.rows.len() >= limit {
+                    walk.next_cursor = reached.as_ref().map(write_cursor);
+                    return Ok(walk);
+                }
+                let found = rows.remove(&(position.2.clone(), id));
+                // A task that was deleted and submitted again stands where it was submitted last.
+                let is_here = |row: &Row| row.record.head.submitted == (position.0, position.1);
+                if let Some(row) = found.filter(is_here)
+                    && !row.record.head.is_over(walk.now)
+                    && matches(filter, &row.clone().into_record(Parts::NONE))
+                {
+                    walk.rows.push(row);
+                }
+                reached = Some(position);
+            }
+            if scanned >= SCAN_MAX {
+                walk.next_cursor = reached.as_ref().map(write_cursor);
+                return Ok(walk);
+            }
+        }
+    }
+
+    /// The next tasks of all journals in the order of their submits.
+    async fn next_batch(
+        &self,
+        reels: &mut [Reel],
+        last: Option<&Position>,
+        most: usize,
+    ) -> Result<Vec<(Position, Id)>> {
+        let mut batch = Vec::new();
+        while batch.len() < most {
+            for reel in reels.iter_mut() {
+                while reel.read.is_empty() && reel.below.is_some() {
+                    self.read_on(reel, last).await?;
+                }
+            }
+            let newest = reels
+                .iter_mut()
+                .filter(|reel| !reel.read.is_empty())
+                .max_by(|one, other| one.read[0].0.cmp(&other.read[0].0));
+            let Some(found) = newest.and_then(|reel| reel.read.pop_front()) else { break };
+            batch.push(found);
+        }
+        Ok(batch)
+    }
+
+    async fn read_on(&self, reel: &mut Reel, last: Option<&Position>) -> Result<()> {
+        let Some(below) = reel.below.take() else { return Ok(()) };
+        let mut command = redis::cmd("XREVRANGE");
+        command.arg(keys::journal(&self.stem(&reel.queue))).arg(&below).arg("-");
+        command.arg("COUNT").arg(ENTRIES);
+        let value = self.link.command("read a journal", &command).await?;
+        let entries = Reply::new("read a journal", value).list()?;
+        let count = entries.len();
+        for entry in entries {
+            let mut parts = entry.list()?;
+            let number = next(&mut parts, "read a journal")?.text()?;
+            let micros = number.split('-').next().and_then(|text| text.parse().ok());
+            let micros: u64 = micros.ok_or_else(|| strange("read a journal"))?;
+            let mut fields = next(&mut parts, "read a journal")?.list()?;
+            let _name = next(&mut fields, "read a journal")?;
+            let text = next(&mut fields, "read a journal")?.bytes()?;
+            let mut places: Vec<_> = text
+                .chunks_exact(17)
+                .filter_map(|part| Some((part[0], Id::from_stored(&part[1..])?)))
+                .collect();
+            places.sort_unstable_by_key(|(place, _)| std::cmp::Reverse(*place));
+            for (place, id) in places {
+                let position = (micros, place, reel.queue.clone());
+                if last.is_none_or(|last| position < *last) {
+                    reel.read.push_back((position, id));
+                }
+            }
+            if count == ENTRIES {
+                reel.below = Some(format!("({number}"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at(
+        &self,
+        batch: &[(Position, Id)],
+    ) -> Result<std::collections::HashMap<(QueueName, Id), Row>> {
+        let mut by_queue: std::collections::HashMap<&QueueName, Vec<Id>> =
+            std::collections::HashMap::new();
+        for ((_, _, queue), id) in batch {
+            by_queue.entry(queue).or_default().push(*id);
+        }
+        let mut rows = std::collections::HashMap::new();
+        for (queue, ids) in by_queue {
+            let (_, found) = self.look(queue, &ids).await?;
+            rows.extend(found.into_iter().map(|row| ((queue.clone(), row.id), row)));
+        }
+        Ok(rows)
+    }
+
+    /// The store's clock.
+    pub(super) async fn now(&self) -> Result<Timestamp> {
+        if let Some(clock) = &self.common.options.clock {
+            return Ok(clock.now());
+        }
+        let value = self.link.command("read the clock", &redis::cmd("TIME")).await?;
+        let value = match value {
+            // A Cluster may answer by node.
+            Value::Map(mut nodes) if !nodes.is_empty() => nodes.swap_remove(0).1,
+            other => other,
+        };
+        let mut parts = Reply::new("read the clock", value).list()?;
+        let seconds = next(&mut parts, "read the clock")?.number()?;
+        let micros = next(&mut parts, "read the clock")?.number()?;
+        Ok(Timestamp::from_millis(seconds * 1_000 + micros / 1_000))
+    }
+}
+
+fn write_cursor((micros, place, queue): &Position) -> String {
+    format!("{micros}.{place}.{queue}")
+}
+
+fn read_cursor(text: &str) -> Result<Position> {
+    let read = || {
+        let (micros, rest) = text.split_once('.')?;
+        let (place, queue) = rest.split_once('.')?;
+        Some((micros.parse().ok()?, place.parse().ok()?, QueueName::stored(queue)))
+    };
+    read().ok_or_else(|| Error::invalid(format!("cursor {text:?} is not one of ours")))
+}

@@ -1,0 +1,127 @@
+//! Promote, prune and tend on Redis Streams: queue by queue, each guarded by the leader's term.
+
+use windlass_core::store::{Duty, DutyReport};
+use windlass_core::{QueueName, Result, Timestamp, WorkerId};
+
+use super::names::read_queues;
+use super::place::stale_term;
+use super::reply::next;
+use super::{AT_ONCE, Shared, scripts};
+use crate::redis::script::Script;
+use crate::wakes::News;
+
+/// What a leader has to do with.
+pub(super) struct Begun {
+    /// When the next lease is over.
+    pub(super) next_due: Option<Timestamp>,
+    /// Workers that are gone and may still hold tasks.
+    pub(super) unclean: Vec<WorkerId>,
+    pub(super) queues: Vec<QueueName>,
+}
+
+impl Shared {
+    /// Begins a piece of upkeep, if the term is not stale.
+    pub(super) async fn begin(&self, duty: Duty, what: &str) -> Result<Begun> {
+        let call = scripts::DUTY
+            .on(&[&self.fleet])
+            .arg(self.common.options.told_time())
+            .arg(duty.term.to_string())
+            .arg(what);
+        let reply = self.ask(call).await?;
+        if reply.is_zero() {
+            return Err(stale_term(Some(duty.term)));
+        }
+        let mut parts = reply.list()?;
+        let _now = next(&mut parts, "duty")?;
+        let next_due = next(&mut parts, "duty")?.time_if_any()?;
+        let unclean = next(&mut parts, "duty")?.list()?;
+        let mut unclean: Vec<_> =
+            unclean.map(|worker| worker.text().map(WorkerId::new)).collect::<Result<_>>()?;
+        unclean.sort();
+        let queues = read_queues(next(&mut parts, "duty")?)?;
+        self.common.names.add(queues.iter().cloned());
+        Ok(Begun { next_due, unclean, queues })
+    }
+
+    pub(super) async fn promote(&self, duty: Duty) -> Result<DutyReport> {
+        let begun = self.begin(duty, "").await?;
+        let report = self.sweep(duty, &begun.queues, &scripts::PROMOTE).await?;
+        Ok(report)
+    }
+
+    pub(super) async fn prune(&self, duty: Duty) -> Result<DutyReport> {
+        let begun = self.begin(duty, "").await?;
+        self.sweep(duty, &begun.queues, &scripts::PRUNE).await
+    }
+
+    /// Has a script go through all queues; it answers time, done, more, the next time, and skipped.
+    async fn sweep(
+        &self,
+        duty: Duty,
+        queues: &[QueueName],
+        script: &'static Script,
+    ) -> Result<DutyReport> {
+        let mut report = DutyReport::default();
+        for queue in queues {
+            loop {
+                let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
+                let call = script
+                    .on(&[self.stem(queue)])
+                    .arg(self.common.options.told_time())
+                    .arg(duty.term.to_string())
+                    .arg(left.min(AT_ONCE));
+                let reply = self.ask(call).await?;
+                if reply.is_zero() {
+                    return Err(stale_term(Some(duty.term)));
+                }
+                let mut parts = reply.list()?;
+                let _now = next(&mut parts, script.name)?;
+                let done = next(&mut parts, script.name)?.number()?.unsigned_abs();
+                let has_more = next(&mut parts, script.name)?.number()? == 1;
+                let next_due = next(&mut parts, script.name)?.time_if_any()?;
+                let skipped = parts.next().map_or(Ok(0), |skipped| skipped.number())?;
+                report.done += done;
+                report.skipped_bad += skipped.unsigned_abs();
+                if done > 0 && script.name == "promote" {
+                    self.common.wakes.tell(News { ready: vec![queue.clone()], ..News::default() });
+                }
+                let is_full = usize::try_from(report.done).unwrap_or(usize::MAX) >= duty.limit;
+                if has_more && !is_full && (done > 0 || skipped > 0) {
+                    continue;
+                }
+                report.has_more |= has_more;
+                report.next_due = match (report.next_due, next_due) {
+                    (Some(one), Some(other)) => Some(one.min(other)),
+                    (one, other) => one.or(other),
+                };
+                break;
+            }
+        }
+        Ok(report)
+    }
+
+    pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
+        let begun = self.begin(duty, "tend").await?;
+        let mut report = DutyReport::default();
+        for queue in &begun.queues {
+            let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
+            let call = scripts::TEND
+                .on(&[self.stem(queue)])
+                .arg(self.common.options.told_time())
+                .arg(duty.term.to_string())
+                .arg(left.min(AT_ONCE));
+            let reply = self.ask(call).await?;
+            if reply.is_zero() {
+                return Err(stale_term(Some(duty.term)));
+            }
+            let mut parts = reply.list()?;
+            report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
+            report.has_more |= next(&mut parts, "tend")?.number()? == 1;
+            let repairs = next(&mut parts, "tend")?.number()?;
+            if repairs > 0 {
+                tracing::warn!(%queue, repairs, "places that named no task were mended");
+            }
+        }
+        Ok(report)
+    }
+}

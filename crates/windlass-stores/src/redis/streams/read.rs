@@ -1,0 +1,140 @@
+//! Reads on Redis Streams: get, queues, workers.
+
+use std::collections::{BTreeMap, HashMap};
+
+use futures_util::future::try_join_all;
+use redis::Value;
+use windlass_core::store::{GetParams, Parts, QueueRecord, StateCounts, WorkerRecord};
+use windlass_core::{QueueName, Result, State, TaskId, TaskRecord, WorkerId};
+
+use super::id::Id;
+use super::record::{LARGE_IN, LARGE_OUT};
+use super::reply::{Reply, next};
+use super::row::Row;
+use super::worker::Known;
+use super::{Shared, keys, scripts};
+use crate::reading::GONE_WORKER_SHOWN;
+
+impl Shared {
+    pub(super) async fn get(&self, params: &GetParams) -> Result<Vec<Option<TaskRecord>>> {
+        let ids: Vec<_> = params.ids.iter().map(Id::of).collect();
+        let mut known: Vec<_> = ids.iter().copied().flatten().collect();
+        known.sort_unstable();
+        known.dedup();
+        let (now, rows) = self.look_everywhere(&known).await?;
+        let mut records = HashMap::new();
+        for (id, row) in rows {
+            if !row.record.head.is_over(now) {
+                records.insert(id, self.fill(row, params.parts).await?);
+            }
+        }
+        Ok(ids.iter().map(|id| id.and_then(|id| records.get(&id).cloned())).collect())
+    }
+
+    /// The record of a row, with its large values.
+    async fn fill(&self, row: Row, parts: Parts) -> Result<TaskRecord> {
+        if !row.has_large(parts) {
+            return Ok(row.into_record(parts));
+        }
+        let (id, queue, marks) = (row.id, row.queue.clone(), row.record.head.marks);
+        let mut values = self.large_values(&queue, &[(id, b'p'), (id, b'r')]).await?.into_iter();
+        let (payload, result) = (values.next().flatten(), values.next().flatten());
+        let mut record = row.into_record(parts);
+        if let Some(payload) = payload.filter(|_| parts.payload && marks & LARGE_IN > 0) {
+            record.payload = payload;
+        }
+        if parts.result && marks & LARGE_OUT > 0 {
+            record.result = result;
+        }
+        Ok(record)
+    }
+
+    /// Which of these tasks are finished or not there.
+    pub(super) async fn ended(&self, mut tasks: Vec<TaskId>) -> Result<Vec<TaskId>> {
+        let ids: Vec<_> = tasks.iter().filter_map(Id::of).collect();
+        let (now, rows) = self.look_everywhere(&ids).await?;
+        tasks.retain(|task| {
+            let row = Id::of(task).and_then(|id| rows.get(&id));
+            row.is_none_or(|row| row.state().is_terminal() || row.record.head.is_over(now))
+        });
+        Ok(tasks)
+    }
+
+    pub(super) async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        let names = self.all_queues().await?;
+        try_join_all(names.into_iter().map(|name| self.queue(name))).await
+    }
+
+    pub(super) async fn queue(&self, name: QueueName) -> Result<QueueRecord> {
+        let call = scripts::QUEUES.on(&[self.stem(&name)]).arg(self.common.options.told_time());
+        let mut parts = self.ask(call).await?.list()?;
+        let is_paused = next(&mut parts, "queues")?.number()? == 1;
+        let running = next(&mut parts, "queues")?.number()?.unsigned_abs();
+        let oldest_pending_at = next(&mut parts, "queues")?.time_if_any()?;
+        let (mut counts, mut pending) = (StateCounts::default(), [0; 4]);
+        counts.add(State::Running, running);
+        while let (Some(field), Some(count)) = (parts.next(), parts.next()) {
+            let field = field.bytes()?;
+            let state = match field.as_slice() {
+                [b'p', lane @ b'0'..=b'7'] => {
+                    let count = count.number()?.max(0).unsigned_abs();
+                    pending[usize::from((lane - b'0') / 2)] += count;
+                    counts.add(State::Pending, count);
+                    continue;
+                }
+                b"s" => State::Scheduled,
+                b"r" => State::Retrying,
+                b"c" => State::Completed,
+                b"x" => State::Cancelled,
+                b"d" => State::DeadLetter,
+                _ => continue,
+            };
+            counts.add(state, count.number()?.max(0).unsigned_abs());
+        }
+        Ok(QueueRecord { name, is_paused, counts, pending, oldest_pending_at })
+    }
+
+    pub(super) async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        let now = self.now().await?;
+        let mut command = redis::cmd("HGETALL");
+        command.arg(keys::workers(&self.fleet));
+        let value = self.link.command("read the workers", &command).await?;
+        let value = match value {
+            Value::Map(pairs) => {
+                Value::Array(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())
+            }
+            other => other,
+        };
+        let mut parts = Reply::new("read the workers", value).list()?;
+        let mut known = BTreeMap::new();
+        while let (Some(worker), Some(stored)) = (parts.next(), parts.next()) {
+            if let Some(read) = Known::read(&stored.bytes()?) {
+                known.insert(WorkerId::new(worker.text()?), read);
+            }
+        }
+        let is_shown =
+            |known: &Known| known.gone_at.is_none_or(|at| now.since(at) <= GONE_WORKER_SHOWN);
+        known.retain(|_, known| is_shown(known));
+        let counts = self.held_counts().await?;
+        let record = |(id, known): (WorkerId, Known)| {
+            let count = counts.get(&id).copied().unwrap_or(0);
+            known.into_record(id, count)
+        };
+        Ok(known.into_iter().map(record).collect())
+    }
+
+    /// How many tasks each worker holds in all queues.
+    async fn held_counts(&self) -> Result<HashMap<WorkerId, u64>> {
+        let mut counts = HashMap::new();
+        for queue in self.all_queues().await? {
+            let call =
+                scripts::WORKERS.on(&[self.stem(&queue)]).arg(self.common.options.told_time());
+            let mut parts = self.ask(call).await?.list()?;
+            while let (Some(worker), Some(count)) = (parts.next(), parts.next()) {
+                let count = count.number()?.unsigned_abs();
+                *counts.entry(WorkerId::new(worker.text()?)).or_default() += count;
+            }
+        }
+        Ok(counts)
+    }
+}

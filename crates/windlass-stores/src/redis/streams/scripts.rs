@@ -1,0 +1,46 @@
+//! The scripts of this layout, each put together from its files when it is first called.
+
+use std::sync::LazyLock;
+
+use crate::redis::script::Script;
+
+const PRELUDE: &str = include_str!("../../../lua/streams/prelude.lua");
+const CLAIMING: &str = include_str!("../../../lua/streams/claiming.lua");
+
+macro_rules! scripts {
+    ($($name:ident = $($part:ident +)? $file:literal;)*) => {
+        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
+            let own = include_str!(concat!("../../../lua/streams/", $file, ".lua"));
+            Script::new($file, &[PRELUDE, $($part,)? own])
+        });)*
+    };
+}
+
+// What a queue is asked for; the two that claim share `claiming.lua`.
+scripts! {
+    APPLY = CLAIMING + "apply";
+    BEAT = "beat";
+    CHANGE = "change";
+    CLAIM = CLAIMING + "claim";
+    HELD = "held";
+    INSERT = "insert";
+    LOOK = "look";
+    ORDER = "order";
+    PLACE = "place";
+    PROMOTE = "promote";
+    PRUNE = "prune";
+    QUEUES = "queues";
+    TEND = "tend";
+    WORKERS = "workers";
+}
+
+// What the fleet is asked for.
+scripts! {
+    DUTY = "duty";
+    LEAD = "lead";
+    LEAVE = "leave";
+    LOAD = "load";
+    ORDER_WORKER = "order_worker";
+    REGISTER = "register";
+    SAVE = "save";
+}

@@ -1,0 +1,273 @@
+//! A private Redis: its own folder and port.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Longest that the server may take to answer after its start.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// Where Debian keeps the program, should it not be on the PATH.
+const DEBIAN: &str = "/usr/bin";
+
+/// What a server promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// Waits for the disk before it answers.
+    Always,
+    /// Writes to the disk every second.
+    EverySecond,
+    /// Keeps nothing: a restart finds it empty.
+    Nothing,
+}
+
+/// A server of the tests' own. One is shared by all tests of a process: each has a prefix of its own.
+pub struct RedisServer {
+    folder: PathBuf,
+    port: u16,
+    keeping: Keeping,
+    extra: Vec<String>,
+    running: Mutex<Option<Running>>,
+}
+
+/// The server, and who ends it when this process is gone.
+struct Running {
+    server: Child,
+    /// Its input ends when this process does.
+    watchdog: Child,
+}
+
+static SHARED: OnceLock<RedisServer> = OnceLock::new();
+static PREFIXES: AtomicU32 = AtomicU32::new(0);
+
+impl RedisServer {
+    /// The server of this process, started when it is first asked for.
+    pub fn shared() -> &'static Self {
+        SHARED.get_or_init(|| Self::start(Keeping::Nothing))
+    }
+
+    /// Starts a server of its own.
+    pub fn start(keeping: Keeping) -> Self {
+        Self::start_with(keeping, &[])
+    }
+
+    /// Starts a server of its own with further settings, as on its command line.
+    pub fn start_with(keeping: Keeping, extra: &[&str]) -> Self {
+        Self::start_on(free_port(), keeping, extra)
+    }
+
+    fn start_on(port: u16, keeping: Keeping, extra: &[&str]) -> Self {
+        let name = format!("windlass-redis-{}-{}", std::process::id(), fastrand::u32(..));
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let server = Self {
+            folder,
+            port,
+            keeping,
+            extra: extra.iter().map(ToString::to_string).collect(),
+            running: Mutex::new(None),
+        };
+        server.launch();
+        server
+    }
+
+    /// The URL of this server, for keys under a prefix.
+    pub fn url(&self, prefix: &str) -> String {
+        format!("redis://127.0.0.1:{}/?prefix={prefix}", self.port)
+    }
+
+    /// A prefix that nobody in this process has used before.
+    pub fn new_prefix() -> String {
+        format!("test{}", PREFIXES.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The same as a list, as a Cluster has it.
+    pub fn ports(&self) -> Vec<u16> {
+        vec![self.port]
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Option<u32> {
+        self.running.lock().as_ref().map(|running| running.server.id())
+    }
+
+    /// Kills the server, as a crash would.
+    pub fn kill(&self) {
+        let Some(mut running) = self.running.lock().take() else { return };
+        running.server.kill().unwrap();
+        running.server.wait().unwrap();
+    }
+
+    /// Starts the server again after a kill.
+    pub fn launch(&self) {
+        let program = program()
+            .unwrap_or_else(|| panic!("no redis-server on the PATH: run `cargo xtask setup`"));
+        let (append, fsync) = match self.keeping {
+            Keeping::Always => ("yes", "always"),
+            Keeping::EverySecond => ("yes", "everysec"),
+            Keeping::Nothing => ("no", "no"),
+        };
+        let log = fs::File::create(self.folder.join("log")).unwrap();
+        let mut command = Command::new(program);
+        command
+            .current_dir(&self.folder)
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", append, "--appendfsync", fsync])
+            .args(&self.extra)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            // Ctrl-C in a terminal is for the tests; the watchdog ends the server after them.
+            .process_group(0);
+        let mut server = command.spawn().unwrap();
+        let watchdog = watch(server.id(), &self.folder);
+        let deadline = Instant::now() + START_MAX;
+        while !self.is_ready() {
+            let ended = server.try_wait().unwrap();
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "redis-server did not start: {}",
+                fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        *self.running.lock() = Some(Running { server, watchdog });
+    }
+
+    /// Asks whether it answers; while it loads its data it says so instead.
+    fn is_ready(&self) -> bool {
+        self.ask(&["PING"]).is_ok_and(|answer| answer == "+PONG\r\n")
+    }
+
+    /// Sends a command; answers how the reply begins, which is all that tests need.
+    fn ask(&self, words: &[&str]) -> io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        let mut text = format!("*{}\r\n", words.len());
+        for word in words {
+            text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(text.as_bytes())?;
+        let mut answer = [0; 4_096];
+        let count = stream.read(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer[..count]).into_owned())
+    }
+}
+
+/// A Cluster of three nodes of the tests' own.
+pub struct RedisCluster {
+    nodes: Vec<RedisServer>,
+}
+
+static SHARED_CLUSTER: OnceLock<RedisCluster> = OnceLock::new();
+
+impl RedisCluster {
+    /// The Cluster of this process, started when it is first asked for.
+    pub fn shared() -> &'static Self {
+        SHARED_CLUSTER.get_or_init(Self::start)
+    }
+
+    /// Starts a Cluster of its own; it keeps nothing.
+    pub fn start() -> Self {
+        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"];
+        let start = |_| RedisServer::start_on(free_node_port(), Keeping::Nothing, &settings);
+        let nodes: Vec<_> = (0..NODES).map(start).collect();
+        for (number, node) in (0..NODES).zip(&nodes) {
+            let slots = SLOTS * number / NODES..SLOTS * (number + 1) / NODES;
+            let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
+            let mut words = vec!["CLUSTER", "ADDSLOTS"];
+            words.extend(slots.iter().map(String::as_str));
+            assert_eq!(node.ask(&words).unwrap(), "+OK\r\n");
+            let port = nodes[0].port.to_string();
+            assert_eq!(node.ask(&["CLUSTER", "MEET", "127.0.0.1", &port]).unwrap(), "+OK\r\n");
+        }
+        let deadline = Instant::now() + START_MAX;
+        let is_whole = |node: &RedisServer| {
+            let told = node.ask(&["CLUSTER", "INFO"]).unwrap_or_default();
+            told.contains("cluster_state:ok") && told.contains("cluster_known_nodes:3")
+        };
+        while !nodes.iter().all(is_whole) {
+            assert!(Instant::now() < deadline, "the Cluster did not come together");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Self { nodes }
+    }
+
+    /// The URL of this Cluster, for keys under a prefix.
+    pub fn url(&self, prefix: &str) -> String {
+        let nodes: Vec<_> = self.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("redis+cluster://{}?prefix={prefix}", nodes.join(","))
+    }
+
+    /// The ports of its nodes on 127.0.0.1.
+    pub fn ports(&self) -> Vec<u16> {
+        self.nodes.iter().map(RedisServer::port).collect()
+    }
+}
+
+const NODES: u32 = 3;
+const SLOTS: u32 = 16_384;
+
+/// A port that is free, and so is the one for the bus of a Cluster, 10,000 above it.
+fn free_node_port() -> u16 {
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let port = || fastrand::u16(20_000..30_000);
+    std::iter::repeat_with(port)
+        .find(|port| is_free(*port) && is_free(*port + 10_000))
+        .expect("there is always another try")
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The watchdog sees the end of its input and finds the server gone.
+        drop(self.watchdog.stdin.take());
+        let _ = self.watchdog.wait();
+    }
+}
+
+/// Starts a process that ends the server and removes its folder when this process is gone, however it
+/// ends.
+fn watch(server: u32, folder: &Path) -> Child {
+    let script = "read -r _; kill -0 \"$1\" 2>/dev/null || exit 0; \
+                  kill -KILL \"$1\" 2>/dev/null; \
+                  while kill -0 \"$1\" 2>/dev/null; do sleep 0.1; done; rm -rf \"$2\"";
+    Command::new("sh")
+        .args(["-c", script, "watchdog", &server.to_string()])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap()
+}
+
+fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from(DEBIAN)]);
+    folders.map(|folder| folder.join("redis-server")).find(|program| program.exists())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
