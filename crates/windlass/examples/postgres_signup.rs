@@ -45,7 +45,7 @@ async fn sign_up(
     Path(name): Path<String>,
 ) -> Result<StatusCode, (StatusCode, String)> {
     let mut tx = app.database.begin().await.map_err(failed)?;
-    let insert = sqlx::query("INSERT INTO users (name) VALUES ($1)").bind(&name);
+    let insert = sqlx::query(include_str!("signup/user.sql")).bind(&name);
     insert.execute(&mut *tx).await.map_err(failed)?;
     app.client.enqueue(Welcome { name: name.clone() }).within(&mut *tx).await.map_err(failed)?;
     if name.len() > 20 {
@@ -60,7 +60,7 @@ async fn sign_up(
 async fn welcome(task: Welcome, cx: Context<PgPool>) -> Outcome<String> {
     let mut tx = cx.state().begin().await?;
     let letter = format!("Welcome, {}!", task.name);
-    let insert = sqlx::query("INSERT INTO letters (body) VALUES ($1)").bind(&letter);
+    let insert = sqlx::query(include_str!("signup/letter.sql")).bind(&letter);
     insert.execute(&mut *tx).await?;
     cx.complete_within(&mut *tx, &letter).await?;
     tx.commit().await?;
@@ -71,8 +71,7 @@ async fn welcome(task: Welcome, cx: Context<PgPool>) -> Outcome<String> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("DATABASE_URL")?;
     let database = PgPool::connect(&url).await?;
-    sqlx::query("CREATE TABLE IF NOT EXISTS users (name text)").execute(&database).await?;
-    sqlx::query("CREATE TABLE IF NOT EXISTS letters (body text)").execute(&database).await?;
+    sqlx::raw_sql(include_str!("signup/schema.sql")).execute(&database).await?;
     let client = windlass::connect(&url).await?;
     let state = database.clone();
     let worker = client.worker().state(state).handle(welcome).concurrency(4).start().await?;
@@ -87,7 +86,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{name}: {}", request(address, &format!("POST /sign-up/{name}")).await?);
     }
     let letters = async || -> Result<Vec<String>, sqlx::Error> {
-        sqlx::query_scalar("SELECT body FROM letters ORDER BY body").fetch_all(&database).await
+        sqlx::query_scalar(include_str!("signup/letters.sql")).fetch_all(&database).await
     };
     while letters().await?.len() < 2 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

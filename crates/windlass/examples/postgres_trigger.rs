@@ -28,15 +28,9 @@ async fn ship(task: Ship, _cx: Context<()>) -> Outcome<String> {
     Ok(format!("order {}: {} is on its way", task.id, task.item))
 }
 
-const SETUP: &str = "
-    DROP TABLE IF EXISTS orders;
-    CREATE TABLE orders (id int GENERATED ALWAYS AS IDENTITY, item text);
-    CREATE OR REPLACE FUNCTION ship_order() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-      PERFORM windlass.enqueue('order.ship', to_jsonb(NEW), queue => 'shipping');
-      RETURN NEW;
-    END $$;
-    CREATE TRIGGER ship AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION ship_order()";
+const SETUP: &str = include_str!("orders/schema.sql");
+const ORDER: &str = include_str!("orders/order.sql");
+const SHIPPED: &str = include_str!("orders/shipped.sql");
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -47,12 +41,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     shop.batch_execute(SETUP).await?;
     let worker = client.worker().handle(ship).queue("shipping", 1).start().await?;
 
-    shop.batch_execute("INSERT INTO orders (item) VALUES ('a kite')").await?;
-    shop.batch_execute("BEGIN; INSERT INTO orders (item) VALUES ('a boat'); ROLLBACK").await?;
-    let watch = "SELECT result #>> '{}' FROM windlass.tasks WHERE type = 'order.ship'
-        AND state = 'completed'";
+    shop.batch_execute(ORDER).await?;
     let results = loop {
-        let rows = shop.query(watch, &[]).await?;
+        let rows = shop.query(SHIPPED, &[]).await?;
         if !rows.is_empty() {
             break rows;
         }

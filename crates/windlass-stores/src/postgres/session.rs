@@ -257,7 +257,14 @@ fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
         );
     }
     if purpose == Purpose::Hot {
-        text.push_str("SET enable_bitmapscan TO off; SET plan_cache_mode TO force_generic_plan;");
+        // A little more than the wait for an answer: whoever was given up ends by himself, too, or as
+        // many would queue up behind a locked table as there were tries.
+        let most = purpose.answer_max() + Duration::from_secs(2);
+        text.push_str(&format!(
+            "SET enable_bitmapscan TO off; SET plan_cache_mode TO force_generic_plan;
+             SET statement_timeout TO '{}ms';",
+            most.as_millis()
+        ));
     }
     text
 }

@@ -1,0 +1,2 @@
+-- letter: one that was written.
+INSERT INTO letters (body) VALUES ($1)

@@ -1,0 +1,2 @@
+-- letters: all that were written.
+SELECT body FROM letters ORDER BY body

@@ -1,0 +1,2 @@
+-- user: one who signs up.
+INSERT INTO users (name) VALUES ($1)
