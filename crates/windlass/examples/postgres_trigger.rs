@@ -30,6 +30,7 @@ async fn ship(task: Ship, _cx: Context<()>) -> Outcome<String> {
 
 const SETUP: &str = include_str!("orders/schema.sql");
 const ORDER: &str = include_str!("orders/order.sql");
+const MISTAKE: &str = include_str!("orders/mistake.sql");
 const SHIPPED: &str = include_str!("orders/shipped.sql");
 
 #[tokio::main]
@@ -42,6 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let worker = client.worker().handle(ship).queue("shipping", 1).start().await?;
 
     shop.batch_execute(ORDER).await?;
+    shop.batch_execute(MISTAKE).await?;
     let results = loop {
         let rows = shop.query(SHIPPED, &[]).await?;
         if !rows.is_empty() {

@@ -1,5 +1,2 @@
--- order: somebody orders something, and somebody else thinks better of it.
-INSERT INTO orders (item) VALUES ('a kite');
-BEGIN;
-INSERT INTO orders (item) VALUES ('a boat');
-ROLLBACK
+-- order: somebody orders something.
+INSERT INTO orders (item) VALUES ('a kite')
