@@ -18,6 +18,8 @@ use windlass_testkit::scene::{HOUR, LEASE, MS, SECOND, claim_of, completed, fail
 use windlass_testkit::servers::PostgresServer;
 use windlass_testkit::{Draft, Proxy, Run, Scene, Subject};
 
+use crate::assert_healthy;
+
 /// Ends transactions.
 const COMMIT: &[u8] = b"COMMIT";
 const MARKER: &str = "the one that is cut off";
@@ -101,11 +103,7 @@ impl Stage {
 
     async fn end(self) {
         self.plain.books_balance("after the cut").await;
-        let findings = self.plain.store.inspect(windlass_core::store::Depth::Full).await.unwrap();
-        let problem = windlass_core::store::Severity::Problem;
-        let problems: Vec<_> =
-            findings.findings.iter().filter(|finding| finding.severity == problem).collect();
-        assert!(problems.is_empty(), "{problems:#?}");
+        assert_healthy(self.plain.store.as_ref()).await;
     }
 }
 

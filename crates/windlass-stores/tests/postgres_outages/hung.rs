@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use windlass_core::store::{
-    Applied, ApplyParams, Beat, ClaimParams, Depth, GetParams, HeldLeases, Parts, Quota,
-    Reservation, WorkerCard,
+    Applied, ApplyParams, Beat, ClaimParams, GetParams, HeldLeases, Parts, Quota, Reservation,
+    WorkerCard,
 };
 use windlass_core::{Claimed, State, Store, TaskId, WorkerId};
 use windlass_testkit::Proxy;
@@ -17,6 +17,8 @@ use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::proxy::{Flow, Way};
 use windlass_testkit::scene::completed;
 use windlass_testkit::servers::PostgresServer;
+
+use crate::assert_healthy;
 
 /// That of a worker as it is by default.
 const LEASE: Duration = Duration::from_secs(15);
@@ -139,9 +141,5 @@ async fn calls_on_a_hung_connection_are_given_up_before_the_lease_is_over() {
     let ids = vec![first, second];
     let records = store.get(GetParams { ids, parts: Parts::NONE }).await.unwrap();
     assert!(records.iter().all(Option::is_some));
-    let findings = store.inspect(Depth::Full).await.unwrap().findings;
-    let is_problem = |it: &&windlass_core::store::Finding| {
-        it.severity == windlass_core::store::Severity::Problem
-    };
-    assert_eq!(findings.iter().find(is_problem), None);
+    assert_healthy(store.as_ref()).await;
 }

@@ -10,11 +10,13 @@ use windlass_core::dice::Dice;
 use windlass_core::retry::Backoff;
 use windlass_core::state::{Ending, finish};
 use windlass_core::store::{
-    Applied, ApplyParams, Beat, ClaimParams, Depth, Filter, GetParams, HeldLeases, Parts, Quota,
-    Reservation, Severity, WorkerCard,
+    Applied, ApplyParams, Beat, ClaimParams, Filter, GetParams, HeldLeases, Parts, Quota,
+    Reservation, WorkerCard,
 };
 use windlass_core::{Claimed, Result, State, Store, TaskId, WorkerId};
 use windlass_testkit::draft::{draft, queue};
+
+use crate::assert_healthy;
 
 /// Longer than any outage here: nobody is to be declared lost.
 const LEASE: Duration = Duration::from_secs(3_600);
@@ -75,10 +77,7 @@ impl Load {
                 assert_eq!(count, 1, "completions of {id}");
             }
         }
-        let findings = self.store.inspect(Depth::Full).await.unwrap().findings;
-        let problems: Vec<_> =
-            findings.iter().filter(|finding| finding.severity == Severity::Problem).collect();
-        assert!(problems.is_empty(), "{problems:#?}");
+        assert_healthy(self.store.as_ref()).await;
         let pending = Filter { states: vec![State::Pending, State::Running], ..Filter::default() };
         let params = windlass_core::store::ListParams { filter: pending, limit: 9, cursor: None };
         assert_eq!(self.store.list(params).await.unwrap().tasks, []);

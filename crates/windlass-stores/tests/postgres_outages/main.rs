@@ -11,6 +11,8 @@ mod hung;
 mod load;
 mod restarts;
 
+use windlass_core::Store;
+use windlass_core::store::{Depth, Finding, Severity};
 use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
 use windlass_testkit::servers::PostgresServer;
 
@@ -36,4 +38,14 @@ async fn operate(server: &PostgresServer, text: &str) {
 /// Lets the load go on for a while; nothing that is awaited.
 async fn a_moment() {
     tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+}
+
+/// Nothing is wrong with a store, but that the tests' server does not wait for the disk.
+async fn assert_healthy(store: &dyn Store) {
+    let findings = store.inspect(Depth::Full).await.unwrap().findings;
+    let is_problem = |finding: &&Finding| {
+        finding.severity == Severity::Problem && finding.subject != "durability"
+    };
+    let problems: Vec<_> = findings.iter().filter(is_problem).collect();
+    assert!(problems.is_empty(), "{problems:#?}");
 }
