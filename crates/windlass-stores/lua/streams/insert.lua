@@ -4,7 +4,7 @@
 -- each task
 --   its id (16 bytes), `<lane><marks><place in the submit><when: n a t><ms (8)><extras><body>`, and if
 --   the extras have 1: the payload; 2: the digest of its idempotency key; 4: the digest of its unique
---   key and the ms that it is held, 0 until the task is finished.
+--   key and the ms that it is held, -1 until the task is finished. Held for 0 ms it is not held at all.
 -- returns {µs, for each queue and task: 1 stored, {2, record} its id is in use, {3, holder, its record}
 --   the idempotency key is in use, {4, holder} the unique key is}
 local call_at = tonumber(ARGV[2]) or micros
@@ -63,7 +63,7 @@ for k = 1, #KEYS do
       end
       if answer == 1 then
         if extra.once then promised[extra.once] = ids[i] end
-        if extra.alone then promised[extra.alone] = ids[i] end
+        if extra.alone and extra.hold ~= 0 then promised[extra.alone] = ids[i] end
       end
     end
     if answer == 1 then fresh = fresh + 1 end
@@ -115,7 +115,7 @@ for k = 1, #KEYS do
         if extra then
           if extra.payload then call('HSET', queue .. 'b', id .. 'p', extra.payload) end
           if extra.once then call('HSET', queue .. 'u', extra.once, id .. '\0\0\0\0\0\0') end
-          if extra.alone then
+          if extra.alone and extra.hold ~= 0 then
             local until_ms = extra.hold > 0 and math.min(now + extra.hold, LATEST) or 0
             call('HSET', queue .. 'u', extra.alone, id .. pack('>I6', until_ms))
             if until_ms > 0 then

@@ -246,7 +246,10 @@ fn add_task(call: &mut Call, sent: &Sent<'_>, first: usize) {
     }
     if let Some((digest, _)) = alone {
         call.add(&digest[..]);
-        call.add(hold_ms.map_or(0, |ms| ms.max(1)));
+        match hold_ms {
+            Some(ms) => call.add(ms),
+            None => call.add("-1"),
+        };
     }
 }
 
