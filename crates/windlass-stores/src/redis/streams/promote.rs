@@ -5,7 +5,7 @@ use windlass_core::{QueueName, Result, Timestamp, WorkerId};
 
 use super::names::read_queues;
 use super::place::stale_term;
-use super::reply::next;
+use super::reply::{Reply, next};
 use super::{AT_ONCE, Shared, scripts};
 use crate::redis::script::Script;
 use crate::wakes::News;
@@ -65,16 +65,7 @@ impl Shared {
         for queue in queues {
             loop {
                 let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
-                let call = script
-                    .on(&[self.stem(queue)])
-                    .arg(self.common.options.told_time())
-                    .arg(duty.term.to_string())
-                    .arg(left.min(AT_ONCE));
-                let reply = self.ask(call).await?;
-                if reply.is_zero() {
-                    return Err(stale_term(Some(duty.term)));
-                }
-                let mut parts = reply.list()?;
+                let mut parts = self.sweep_queue(duty, queue, script, left).await?;
                 let _now = next(&mut parts, script.name)?;
                 let done = next(&mut parts, script.name)?.number()?.unsigned_abs();
                 let has_more = next(&mut parts, script.name)?.number()? == 1;
@@ -100,21 +91,32 @@ impl Shared {
         Ok(report)
     }
 
+    /// Has a script do a part of a duty in one queue; answers with the parts of its reply.
+    async fn sweep_queue(
+        &self,
+        duty: Duty,
+        queue: &QueueName,
+        script: &'static Script,
+        left: usize,
+    ) -> Result<std::vec::IntoIter<Reply>> {
+        let call = script
+            .on(&[self.stem(queue)])
+            .arg(self.common.options.told_time())
+            .arg(duty.term.to_string())
+            .arg(left.min(AT_ONCE));
+        let reply = self.ask(call).await?;
+        if reply.is_zero() {
+            return Err(stale_term(Some(duty.term)));
+        }
+        reply.list()
+    }
+
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
         let begun = self.begin(duty, "tend").await?;
         let mut report = DutyReport::default();
         for queue in &begun.queues {
             let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
-            let call = scripts::TEND
-                .on(&[self.stem(queue)])
-                .arg(self.common.options.told_time())
-                .arg(duty.term.to_string())
-                .arg(left.min(AT_ONCE));
-            let reply = self.ask(call).await?;
-            if reply.is_zero() {
-                return Err(stale_term(Some(duty.term)));
-            }
-            let mut parts = reply.list()?;
+            let mut parts = self.sweep_queue(duty, queue, &scripts::TEND, left).await?;
             report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
             report.has_more |= next(&mut parts, "tend")?.number()? == 1;
             let repairs = next(&mut parts, "tend")?.number()?;
