@@ -4,6 +4,6 @@
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
-mod load;
+mod cut;
 mod losses;
 mod restarts;
