@@ -1,10 +1,11 @@
 -- apply: record runs that succeeded, each only while its lease is valid, and claim the next tasks.
--- ARGV[2] where the claim's arguments begin, or 0; then for each queue: count, and for each run
---   task id, entry, `<retention in ms (6)><tail>`, the result where the tail says that it is large
---   (its first byte is 1)
+-- ARGV[2] where the claim's arguments begin, or 0; ARGV[3] 1 if the entry of a lease is enough to know that
+-- it is valid, else 0; then for each queue: count, and for each run
+--   task id, entry, `<retention in ms (6)><claimed at (6)><tail>`, the result where the tail says that it
+--   is large (its first byte is 1)
 -- returns {time, claim's reply or 0, for each queue {1 recorded | 0 no such task | its record}}
 local OLD_MS = 30000
-local claim_at, at, reply = tonumber(ARGV[2]), 3, { now, 0 }
+local claim_at, is_certain, at, reply = tonumber(ARGV[2]), ARGV[3] == '1', 4, { now, 0 }
 local queues = claim_at > 0 and tonumber(ARGV[claim_at - 1]) or #KEYS
 for k = 1, queues do
   local queue, count = KEYS[k], tonumber(ARGV[at])
@@ -13,7 +14,7 @@ for k = 1, queues do
   for i = 1, count do
     ids[i], entries[i], tails[i] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     at = at + 3
-    if byte(tails[i], 7) == 1 then results[i] = ARGV[at]; at = at + 1 end
+    if byte(tails[i], 13) == 1 then results[i] = ARGV[at]; at = at + 1 end
   end
 
   local records, accepted, seen = call('HMGET', queue .. 'd', unpack(ids)), {}, {}
@@ -21,7 +22,9 @@ for k = 1, queues do
     local record, own = records[i], entries[i] .. ' p'
     if not record then
       answers[i] = 0
-    elseif sub(record, 1, #own) == own and not seen[ids[i]] and #record >= #own - 1 + HEAD then
+    elseif sub(record, 1, #own) == own and not seen[ids[i]] and #record >= #own - 1 + HEAD
+      and (is_certain
+        or is_held_since(queue, sub(record, #own + 1, #own + 1), entries[i], take('>I6', tails[i], 7))) then
       seen[ids[i]] = true
       accepted[#accepted + 1] = i
       answers[i] = 1
@@ -49,7 +52,7 @@ for k = 1, queues do
       if sub(record, head + 2, head + 2) == '1' then call('HDEL', queue .. 'cr', id) end
       rewritten[2 * n - 1] = id
       rewritten[2 * n] = '- c' .. lane .. '0' .. string.char(marks) .. sub(record, head + 4, head + 11) .. stamp
-        .. pack('>I6', until_ms) .. sub(record, head + 24) .. sub(tail, 8)
+        .. pack('>I6', until_ms) .. sub(record, head + 24) .. sub(tail, 14)
       local of_lane = held[lane]
       if not of_lane then of_lane = {}; held[lane] = of_lane end
       of_lane[#of_lane + 1] = entry

@@ -1,12 +1,14 @@
 -- beat: what a queue has to tell a worker that has just given a sign of life.
--- ARGV[2] worker; then for each report of progress: task id, entry, the progress as JSON
+-- ARGV[2] worker; then for each report of progress: task id, entry, the time of its claim or empty, the
+--   progress as JSON
 -- returns the ids of tasks whose cancellation was asked for while they run
 local queue = KEYS[1]
-for at = 3, #ARGV, 3 do
-  local id, own = ARGV[at], ARGV[at + 1] .. ' p'
+for at = 3, #ARGV, 4 do
+  local id, entry, own = ARGV[at], ARGV[at + 1], ARGV[at + 1] .. ' p'
   local record = call('HGET', queue .. 'd', id)
-  if record and sub(record, 1, #own) == own then
-    call('HSET', queue .. 'g', id, ARGV[at + 2])
+  if record and sub(record, 1, #own) == own
+    and is_held_since(queue, sub(record, #own + 1, #own + 1), entry, tonumber(ARGV[at + 2])) then
+    call('HSET', queue .. 'g', id, ARGV[at + 3])
   end
 end
 return call('HKEYS', queue .. 'cr')

@@ -138,14 +138,20 @@ impl Shared {
                 Some(_) => self.claim_stems(&all),
                 None => all.iter().map(|queue| self.stem(queue)).collect(),
             };
+            let mut line = self.link.line().await?;
+            // A server that came back without its last moments gives out again what it does not know to
+            // have given out, under the same entry: then the entry alone does not tell whose it is.
+            let mut reported = group.iter().flat_map(|(_, successes)| successes);
+            let is_certain = reported.all(|success| line.lasts_since(success.claimed_at));
             let mut call = scripts::APPLY.on(&stems).arg(self.common.options.told_time());
-            let mut arguments = 2;
+            let mut arguments = 3;
             let large = |success: &&Success<'_>| usize::from(result_of(success).1.is_some());
             for (_, successes) in group {
                 arguments += 1 + successes.iter().map(|success| 3 + large(success)).sum::<usize>();
             }
             // Behind the reports comes how many queues they are of, and then the claim.
             call.add(if claims.is_some() { arguments + 2 } else { 0 });
+            call.add(u8::from(is_certain));
             for (_, successes) in group {
                 call.add(successes.len());
                 for success in successes {
@@ -156,7 +162,7 @@ impl Shared {
                 call.add(own.len());
                 behind.asking.add_to(&mut call, &all, behind.lease, is_cluster);
             }
-            let mut reply = self.ask(call).await?.list()?;
+            let mut reply = Self::ask_over(&mut line, call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;
             let claimed = next(&mut reply, "apply")?;
             let mut news = News::default();
@@ -272,6 +278,7 @@ fn add_success(call: &mut Call, worker: &WorkerId, success: &Success<'_>) {
     };
     let mut bytes = Vec::with_capacity(96);
     bytes.extend(&retention_ms.to_be_bytes()[2..]);
+    bytes.extend(&success.claimed_at.as_millis().to_be_bytes()[2..]);
     bytes.push(u8::from(large.is_some()));
     tail.write(&mut bytes);
     call.add(&success.id.0[..]);
@@ -289,7 +296,7 @@ fn judge(success: &Success<'_>, told: Sort) -> Result<Applied> {
         Sort::Number(_) => Ok(GONE),
         Sort::Bytes(record) => {
             let record = super::record::Record::read(&record)?;
-            let is_applied = record.body.applied == Some(success.entry);
+            let is_applied = record.body.is_applied(success.id, success.transition.lease.epoch);
             Ok(if is_applied { Applied::Already } else { LOST })
         }
         Sort::List(_) => Err(Error::corrupt("apply in redis: a list for an answer")),

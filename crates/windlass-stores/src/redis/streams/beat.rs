@@ -13,7 +13,7 @@ use windlass_core::{
     Error, ErrorKind, Lease, QueueName, Reason, Result, TaskId, Timestamp, WorkerId,
 };
 
-use super::epoch::entry_of;
+use super::epoch;
 use super::id::Id;
 use super::names::read_queues;
 use super::place::stale_term;
@@ -22,6 +22,9 @@ use super::row::{Row, RunEnd, millis};
 use super::worker::{read_order, write_order};
 use super::{AT_ONCE, Shared, keys, new_name, scripts};
 use crate::wakes::News;
+
+/// What an epoch tells of its run: the entry, and mostly the time of the claim.
+type RunTold = (epoch::Entry, Option<Timestamp>);
 
 /// How a worker's tasks are looked for.
 #[derive(Clone, Copy)]
@@ -82,18 +85,16 @@ impl Shared {
         queues: &[QueueName],
         now: Timestamp,
     ) -> Result<Vec<(QueueName, Vec<Id>)>> {
-        let mut reports: BTreeMap<&QueueName, Vec<(Id, String, String)>> =
+        let mut reports: BTreeMap<&QueueName, Vec<(Id, RunTold, String)>> =
             queues.iter().map(|queue| (queue, Vec::new())).collect();
         for report in &beat.progress {
-            let (Some(id), Some(entry)) =
-                (Id::of(&report.lease.task), entry_of(report.lease.epoch))
-            else {
-                continue;
-            };
+            let Lease { task, epoch } = &report.lease;
+            let (Some(id), Some(entry)) = (Id::of(task), epoch::entry_of(*epoch)) else { continue };
+            let run = (entry, epoch::claimed_at_of(*epoch));
             let json = self.progress_json(report, now);
             for (queue, reports) in &mut reports {
                 if id.leads_to(queue) {
-                    reports.push((id, entry.text(), json.clone()));
+                    reports.push((id, run, json.clone()));
                 }
             }
         }
@@ -102,9 +103,10 @@ impl Shared {
                 .on(&[self.stem(queue)])
                 .arg(self.common.options.told_time())
                 .arg(beat.worker.as_str());
-            for (id, entry, json) in &reports {
+            for (id, (entry, claimed_at), json) in &reports {
                 call.add(&id.0[..]);
-                call.add(entry);
+                call.add(entry.text());
+                call.add(claimed_at.map(|at| at.as_millis().to_string()).unwrap_or_default());
                 call.add(json);
             }
             let ids = self.ask(call).await?.list()?.map(|id| Ok(Id::from_stored(&id.bytes()?)));
@@ -185,7 +187,7 @@ impl Shared {
         now: Timestamp,
         rows: Vec<Row>,
         worker: &WorkerId,
-        entries: &HashSet<(Id, super::epoch::Entry)>,
+        entries: &HashSet<(Id, epoch::Entry)>,
     ) -> Result<Vec<Id>> {
         let placed = self
             .decide_at(now, rows, None, |row, now, error_bytes_max| {

@@ -5,9 +5,10 @@
 
 use bytes::Bytes;
 use windlass_core::task::is_suspect;
-use windlass_core::{Error, Priority, Result, State, Timestamp, WorkerId};
+use windlass_core::{Epoch, Error, Priority, Result, State, Timestamp, WorkerId};
 
-use super::epoch::Entry;
+use super::epoch::{Entry, RunName, entry_of};
+use super::id::Id;
 
 /// Bytes of a head.
 const HEAD_BYTES: usize = 38;
@@ -59,6 +60,13 @@ pub(super) struct LastRun {
     pub(super) claimed_at: Timestamp,
     pub(super) worker: WorkerId,
     pub(super) started_at: Option<Timestamp>,
+}
+
+impl LastRun {
+    pub(super) fn epoch(&self, id: Id) -> Epoch {
+        let Self { entry, claimed_at, worker, .. } = self;
+        RunName { id, entry: *entry, worker, claimed_at: *claimed_at }.epoch()
+    }
 }
 
 /// A payload or result.
@@ -216,6 +224,17 @@ const FINISHED: u8 = 64;
 const HISTORY: u8 = 128;
 
 impl Body {
+    /// True when this is the epoch of the last run of the task whose end was reported.
+    pub(super) fn is_applied(&self, id: Id, epoch: Epoch) -> bool {
+        // The check of an epoch names the worker, which only the last run tells; of an older one the
+        // entry alone must do.
+        match (self.applied, &self.run) {
+            (Some(entry), Some(run)) if run.entry == entry => run.epoch(id) == epoch,
+            (Some(entry), _) => entry_of(epoch) == Some(entry),
+            (None, _) => false,
+        }
+    }
+
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {
         if let Some(unread) = &self.unread {
             bytes.extend(unread);
