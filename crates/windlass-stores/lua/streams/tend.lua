@@ -44,7 +44,7 @@ local function mend(place, states)
   for i = 1, #members, 2 do
     local record = call('HGET', queue .. 'd', members[i])
     local head = record and head_of(record)
-    if not head or not find(states, sub(record, head, head), 1, true) then
+    if not head or not find(states, state_of(record, head), 1, true) then
       call('ZREM', key, members[i])
       repairs = repairs + 1
     end

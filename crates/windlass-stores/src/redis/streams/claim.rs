@@ -126,9 +126,7 @@ impl Asking {
                 at.checked_sub(1).filter(|at| *at < self.quotas.len()).ok_or_else(strange)?;
             let queue = &self.quotas[quota].queue;
             let mut rows = Vec::new();
-            while let (Some(_entry), Some(id), Some(record)) =
-                (parts.next(), parts.next(), parts.next())
-            {
+            while let (Some(id), Some(record)) = (parts.next(), parts.next()) {
                 let id = Id::from_stored(&id.bytes()?).ok_or_else(strange)?;
                 let record = Record::read(&record.bytes()?)?;
                 rows.push(Row::claimed(id, queue, record, running.clone()));
