@@ -21,6 +21,7 @@ mod inspect;
 mod keys;
 mod lead;
 mod list;
+mod moves;
 mod names;
 mod news;
 mod place;

@@ -8,9 +8,10 @@ use windlass_core::{Error, QueueName, Result, State, Timestamp, Transition, Work
 use super::claim::{Asking, LeaseKnown};
 use super::epoch::{self, Entry};
 use super::id::Id;
+use super::moves::{Reported, RunEnd};
 use super::record::Tail;
 use super::reply::{Reply, Sort, next};
-use super::row::{LARGE_BYTES, Reported, Row, RunEnd, millis};
+use super::row::{LARGE_BYTES, Row, millis};
 use super::{AT_ONCE, Shared, scripts};
 use crate::redis::script::Call;
 use crate::wakes::News;

@@ -6,9 +6,10 @@ use windlass_core::store::{ClaimParams, Quota};
 use windlass_core::{Claimed, Error, QueueName, Reason, Result, State, Timestamp, When, WorkerId};
 
 use super::id::Id;
+use super::moves::RunEnd;
 use super::record::Record;
 use super::reply::{Reply, next};
-use super::row::{Row, RunEnd, Running};
+use super::row::{Row, Running};
 use super::{AT_ONCE, Shared, keys, scripts};
 use crate::redis::script::Call;
 

@@ -11,9 +11,10 @@ use windlass_core::store::{Parts, Term};
 use windlass_core::{Error, ErrorKind, QueueName, Reason, Result, State, Timestamp};
 
 use super::id::Id;
+use super::moves::{LargeResult, Move};
 use super::record::LARGE_IN;
 use super::reply::{Reply, Sort, next};
-use super::row::{LargeResult, Move, Row};
+use super::row::Row;
 use super::{AT_ONCE, Shared, keys, scripts};
 use crate::redis::error::strange;
 use crate::wakes::News;
