@@ -236,7 +236,10 @@ async fn keep_up(store: Arc<dyn Store>, model: Arc<Model>) {
     while !model.is_over.load(Ordering::SeqCst) {
         store.promote(duty).await.unwrap();
         store.expire(duty).await.unwrap();
-        store.tend(duty).await.unwrap();
+        let repaired = store.tend(duty).await.unwrap().repaired;
+        if repaired > 0 {
+            model.violation(format!("{repaired} repairs though nobody broke anything"));
+        }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

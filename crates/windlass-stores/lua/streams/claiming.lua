@@ -8,8 +8,9 @@
 local function take_from(queue, lane, worker, most, found)
   local stream, got, first, seen, count = queue .. 's:' .. lane, 0, nil, 0, #found
   while got < most do
-    local read = call('XREADGROUP', 'GROUP', 'w', worker, 'COUNT', most - got, 'STREAMS', stream, '>')
-    if not read then break end
+    local read = redis.pcall('XREADGROUP', 'GROUP', 'w', worker, 'COUNT', most - got, 'STREAMS', stream, '>')
+    if is_torn(read) then make_lane(queue, lane) end
+    if not read or read.err then break end
     local entries, ids = read[1][2], {}
     for i = 1, #entries do ids[i] = entries[i][2][2] end
     first = first or entries[1][1]

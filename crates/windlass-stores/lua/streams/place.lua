@@ -21,7 +21,7 @@ while at <= #ARGV do
     state, lane = state_of(record, head), sub(record, head + 1, head + 1)
     if state == 'p' then
       entry, stream = sub(record, 1, head - 2), queue .. 's:' .. lane
-      local is_held = call('XPENDING', stream, 'w', entry, entry, 1)[1]
+      local is_held = held_in(queue, lane, entry, entry, 1)[1]
       if stands ~= (is_held and 'r' or 'w') then head = nil end
     end
   end
@@ -45,6 +45,7 @@ while at <= #ARGV do
     if large == 'd' then call('HDEL', queue .. 'b', id .. 'r') end
     if result then call('HSET', queue .. 'b', id .. 'r', result) end
     local is_ended = true
+    if after == '' or find(state .. sub(after, 1, 1), '[rx]') then moved(queue) end
     if after == '' then
       call('HDEL', queue .. 'd', id)
       call('HDEL', queue .. 'g', id)

@@ -41,6 +41,7 @@ if #due > 0 then
     call('HSET', queue .. 'd', unpack(records_now))
     call('HDEL', queue .. 'g', unpack(promoted))
     for state, count in pairs(left) do call('HINCRBY', queue .. 'st', state, -count) end
+    if left.r then moved(queue) end
     for lane, count in pairs(added) do
       call('HINCRBY', queue .. 'st', 'p' .. lane, count)
       ring(queue, lane)

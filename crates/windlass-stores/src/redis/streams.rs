@@ -19,6 +19,7 @@ mod id;
 mod insert;
 mod inspect;
 mod keys;
+mod large;
 mod lead;
 mod list;
 mod moves;
@@ -31,6 +32,7 @@ mod record;
 mod reply;
 mod row;
 mod scripts;
+mod tend;
 mod worker;
 
 use std::fmt;

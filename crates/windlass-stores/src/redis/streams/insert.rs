@@ -10,6 +10,7 @@ use windlass_core::unique::{
 use windlass_core::{Error, ErrorKind, NewTask, QueueName, Result, TaskId, When, duration};
 
 use super::id::Id;
+use super::large::PAYLOAD;
 use super::record::{ALONE, Body, LARGE_IN, Lane, ONCE, Record, TIMED, Value};
 use super::reply::{Reply, Sort, next};
 use super::row::{LARGE_BYTES, millis};
@@ -167,7 +168,7 @@ impl Shared {
             Value::Here(payload) => Ok(payload == task.payload),
             Value::None => Ok(task.payload.is_empty()),
             Value::Large => {
-                let stored = self.large_values(&task.queue, &[(id, b'p')]).await?;
+                let stored = self.large_values(&task.queue, &[(id, PAYLOAD)]).await?;
                 Ok(stored[0].as_deref() == Some(&task.payload[..]))
             }
         }

@@ -18,6 +18,7 @@
 //! | `lost` | sorted set: workers that get nothing any more |
 //! | `j` | stream: ids in the order of their submit |
 //! | `st` | hash: counters, `paused` |
+//! | `mend` | hash: where sweeps go on |
 //! | `term` | string: the highest term of a leader |
 //! | `bell:<priority>` | list: rung when there may be work |
 //! | `watch`, `ends` | string: someone waits for ends; channel that tells of them |
