@@ -4,6 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -43,6 +44,7 @@ struct Inner {
     /// and since a batch that is refused must be one insert: it is halved and sent again.
     plain: Batcher<NewTask, (TaskId, Inserted)>,
     keyed: Batcher<NewTask, (TaskId, Inserted)>,
+    repairs: AtomicU64,
 }
 
 impl Client {
@@ -58,7 +60,17 @@ impl Client {
             Batcher::new(BATCH_MAX, move |tasks| submit(Arc::clone(&store), tasks))
         };
         let (plain, keyed) = (batcher(), batcher());
-        Self { inner: Arc::new(Inner { store, config, plain, keyed }) }
+        Self { inner: Arc::new(Inner { store, config, plain, keyed, repairs: AtomicU64::new(0) }) }
+    }
+
+    /// How much the store has found half missing and put right since this client was made, while one of
+    /// the client's workers or upkeeps was leading.
+    pub fn repairs_total(&self) -> u64 {
+        self.inner.repairs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_repairs(&self, count: u64) {
+        self.inner.repairs.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Submits a task: `.await` it, or set options first.

@@ -16,7 +16,7 @@ pub(crate) struct Link {
     /// Under which name this process leads. It stays when its worker goes on under another id: the
     /// term is then still ours, instead of in the way until it has run out.
     pub(crate) holder: WorkerId,
-    client: Client,
+    pub(crate) client: Client,
     wall: Arc<dyn Clock>,
     /// How far the store's clock is ahead of ours, in ms.
     clock_lead_ms: AtomicI64,

@@ -75,4 +75,6 @@ pub struct DutyReport {
     pub next_due: Option<Timestamp>,
     /// What could not be read and was left where it is.
     pub skipped_bad: u64,
+    /// What was found half missing, or counted wrong, and was put right.
+    pub repaired: u64,
 }

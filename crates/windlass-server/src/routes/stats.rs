@@ -7,12 +7,14 @@ use crate::app::Shared;
 use crate::problem::Outcome;
 use crate::query::RawQuery;
 use crate::wire::Json;
-use crate::wire::stats::Stats;
+use crate::wire::stats::{Stats, Stored};
 
 /// How many tasks, queues and workers there are, and what the store promises.
 pub(super) async fn show(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Json<Stats>> {
     query.none()?;
     let store = shared.store();
     let (queues, workers) = (store.queues().await?, store.workers().await?);
-    Ok(Json(StatusCode::OK, Stats::new(&store.profile(), &queues, &workers)))
+    let (profile, repairs_total) = (store.profile(), shared.client().repairs_total());
+    let stored = Stored { profile: &profile, repairs_total };
+    Ok(Json(StatusCode::OK, Stats::new(stored, &queues, &workers)))
 }

@@ -39,11 +39,20 @@ struct StoreStats {
     name: &'static str,
     durability: &'static str,
     loss: Option<String>,
+    repairs_total: u64,
+}
+
+/// What is told of the store itself.
+pub(crate) struct Stored<'a> {
+    pub(crate) profile: &'a Profile,
+    /// What it has mended while this process led.
+    pub(crate) repairs_total: u64,
 }
 
 impl Stats {
     /// Adds up what a store has.
-    pub(crate) fn new(profile: &Profile, queues: &[QueueRecord], workers: &[WorkerRecord]) -> Self {
+    pub(crate) fn new(store: Stored<'_>, queues: &[QueueRecord], workers: &[WorkerRecord]) -> Self {
+        let Stored { profile, repairs_total } = store;
         let mut counts = StateCounts::default();
         for queue in queues {
             add(&mut counts, &queue.counts);
@@ -61,7 +70,7 @@ impl Stats {
                 slots: live().map(|card| u64::from(card.slots)).sum(),
                 slots_used: live().map(|card| u64::from(card.slots_used)).sum(),
             },
-            store: StoreStats { name: profile.name, durability, loss },
+            store: StoreStats { name: profile.name, durability, loss, repairs_total },
         }
     }
 }

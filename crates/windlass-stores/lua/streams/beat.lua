@@ -4,10 +4,10 @@
 -- returns the ids of tasks whose cancellation was asked for while they run
 local queue = KEYS[1]
 for at = 3, #ARGV, 4 do
-  local id, entry, own = ARGV[at], ARGV[at + 1], ARGV[at + 1] .. ' p'
+  local id, entry = ARGV[at], ARGV[at + 1]
   local record = call('HGET', queue .. 'd', id)
-  if record and sub(record, 1, #own) == own
-    and is_held_since(queue, sub(record, #own + 1, #own + 1), entry, tonumber(ARGV[at + 2])) then
+  if record and stands_under(record, entry)
+    and is_held_since(queue, sub(record, #entry + 3, #entry + 3), entry, tonumber(ARGV[at + 2])) then
     call('HSET', queue .. 'g', id, ARGV[at + 3])
   end
 end

@@ -14,7 +14,7 @@ for number = first, 7 do
   if left > 0 and call('EXISTS', stream) == 1 then
     local from = '-'
     if number == first and after then from = '(' .. after end
-    local held = call('XPENDING', stream, 'w', from, '+', left, worker)
+    local held = held_in(queue, number, from, '+', left, worker)
     for i = 1, #held do
       local entry = held[i][1]
       local found = call('XRANGE', stream, entry, entry)[1]
@@ -25,6 +25,8 @@ for number = first, 7 do
         reply[#reply + 1] = { id, record, '', worker, claim and claim[2][2] or '0' }
       else
         call('XACK', stream, 'w', entry)
+        -- Its task cannot be told: the sweep finds it by its record.
+        if not found then tear(queue) end
       end
       reply[2] = number .. ' ' .. entry
     end

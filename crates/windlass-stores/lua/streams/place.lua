@@ -18,10 +18,10 @@ while at <= #ARGV do
   local head = is_same and head_of(record)
   local state, lane, entry, stream
   if head then
-    state, lane = sub(record, head, head), sub(record, head + 1, head + 1)
+    state, lane = state_of(record, head), sub(record, head + 1, head + 1)
     if state == 'p' then
       entry, stream = sub(record, 1, head - 2), queue .. 's:' .. lane
-      local is_held = call('XPENDING', stream, 'w', entry, entry, 1)[1]
+      local is_held = held_in(queue, lane, entry, entry, 1)[1]
       if stands ~= (is_held and 'r' or 'w') then head = nil end
     end
   end
@@ -45,6 +45,7 @@ while at <= #ARGV do
     if large == 'd' then call('HDEL', queue .. 'b', id .. 'r') end
     if result then call('HSET', queue .. 'b', id .. 'r', result) end
     local is_ended = true
+    if after == '' or find(state .. sub(after, 1, 1), '[rx]') then moved(queue) end
     if after == '' then
       call('HDEL', queue .. 'd', id)
       call('HDEL', queue .. 'g', id)
@@ -66,7 +67,7 @@ while at <= #ARGV do
         elseif next_state == 'd' then
           call('ZADD', queue .. 'dead', take('>I7', after, 31), id)
         else
-          keep(queue, time, take('>I6', after, KEPT + 1), { id })
+          keep(queue, time, take('>I6', after, KEPT + 1), id)
         end
       end
       call('HSET', queue .. 'd', id, prefix .. after)

@@ -13,7 +13,7 @@ if #due > 0 then
   for i = 1, #ids do
     local record = records[i]
     local head = record and head_of(record)
-    local state = head and sub(record, head, head)
+    local state = head and state_of(record, head)
     if state == 's' or state == 'r' then
       waiting[#waiting + 1] = { tonumber(due[2 * i]), sub(record, head + 30, head + 37), ids[i], record, head, state }
     else
@@ -41,6 +41,7 @@ if #due > 0 then
     call('HSET', queue .. 'd', unpack(records_now))
     call('HDEL', queue .. 'g', unpack(promoted))
     for state, count in pairs(left) do call('HINCRBY', queue .. 'st', state, -count) end
+    if left.r then moved(queue) end
     for lane, count in pairs(added) do
       call('HINCRBY', queue .. 'st', 'p' .. lane, count)
       ring(queue, lane)

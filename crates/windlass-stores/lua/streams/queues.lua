@@ -4,15 +4,11 @@ local queue = KEYS[1]
 local running, oldest = 0, nil
 for lane = 0, 7 do
   local stream = queue .. 's:' .. lane
-  local groups = call('EXISTS', stream) == 1 and call('XINFO', 'GROUPS', stream) or {}
-  for g = 1, #groups do
-    local group, from = groups[g], '-'
-    for i = 1, #group, 2 do
-      if group[i] == 'pending' then running = running + group[i + 1] end
-      if group[i] == 'last-delivered-id' then from = '(' .. group[i + 1] end
-    end
+  local group = group_of(queue, lane)
+  if group then
+    running = running + group.pending
     -- The first that nobody has; what was called off is not in the stream any more.
-    local entry = call('XRANGE', stream, from, '+', 'COUNT', 1)[1]
+    local entry = call('XRANGE', stream, '(' .. group['last-delivered-id'], '+', 'COUNT', 1)[1]
     local record = entry and call('HGET', queue .. 'd', entry[2][2])
     local head = record and head_of(record)
     if head then

@@ -2,7 +2,7 @@
 local queue, reply = KEYS[1], {}
 for lane = 0, 7 do
   local stream = queue .. 's:' .. lane
-  local consumers = call('EXISTS', stream) == 1 and call('XINFO', 'CONSUMERS', stream, 'w') or {}
+  local consumers = group_of(queue, lane) and call('XINFO', 'CONSUMERS', stream, 'w') or {}
   for c = 1, #consumers do
     local name, count
     for i = 1, #consumers[c], 2 do

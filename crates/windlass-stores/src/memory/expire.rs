@@ -30,7 +30,7 @@ impl Model {
             done: orphans.len().min(duty.limit) as u64,
             has_more: orphans.len() > duty.limit,
             next_due: alive.map(|worker| worker.lease_until).min(),
-            skipped_bad: 0,
+            ..DutyReport::default()
         })
     }
 }

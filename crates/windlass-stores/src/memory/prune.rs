@@ -26,7 +26,7 @@ impl Model {
             done: over.len() as u64,
             has_more: next_due.is_some_and(|at| at <= now),
             next_due,
-            skipped_bad: 0,
+            ..DutyReport::default()
         })
     }
 

@@ -54,6 +54,7 @@ impl Shared {
             has_more: has_more && done > 0,
             next_due,
             skipped_bad: skipped as u64,
+            ..DutyReport::default()
         };
         Ok((report, news))
     }

@@ -30,7 +30,7 @@ impl Shared {
             done: done.unsigned_abs(),
             has_more: done > 0 && next_due.is_some_and(|at| at <= now),
             next_due,
-            skipped_bad: 0,
+            ..DutyReport::default()
         };
         Ok((report, News { ready, ..News::default() }))
     }

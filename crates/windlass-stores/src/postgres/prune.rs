@@ -44,7 +44,7 @@ impl Shared {
         self.remove(session, &completed, State::Completed).await?;
         let next_due = next_due(session, sql::PRUNE_NEXT).await?;
         let has_more = done > 0 && next_due.is_some_and(|at| at <= now);
-        Ok(DutyReport { done, has_more, next_due, skipped_bad: 0 })
+        Ok(DutyReport { done, has_more, next_due, ..DutyReport::default() })
     }
 
     /// Lets go of tasks that stand in no place any more, with the keys that go with their records. Their

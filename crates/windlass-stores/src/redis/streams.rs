@@ -19,8 +19,10 @@ mod id;
 mod insert;
 mod inspect;
 mod keys;
+mod large;
 mod lead;
 mod list;
+mod moves;
 mod names;
 mod news;
 mod place;
@@ -30,6 +32,7 @@ mod record;
 mod reply;
 mod row;
 mod scripts;
+mod tend;
 mod worker;
 
 use std::fmt;

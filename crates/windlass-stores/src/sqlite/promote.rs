@@ -58,6 +58,7 @@ impl Tx<'_> {
             has_more: found > skipped && next_due.is_some_and(|at| at <= self.now),
             next_due,
             skipped_bad: skipped as u64,
+            ..DutyReport::default()
         })
     }
 }

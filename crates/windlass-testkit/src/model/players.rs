@@ -206,7 +206,10 @@ pub(super) async fn keep_up(store: Arc<dyn Store>, model: Arc<Model>) {
         store.promote(duty).await.unwrap();
         store.expire(duty).await.unwrap();
         model.pruned.fetch_add(store.prune(duty).await.unwrap().done, Ordering::SeqCst);
-        store.tend(duty).await.unwrap();
+        let repaired = store.tend(duty).await.unwrap().repaired;
+        if repaired > 0 {
+            model.violation(format!("{repaired} repairs though nobody broke anything"));
+        }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

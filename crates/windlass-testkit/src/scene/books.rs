@@ -67,6 +67,7 @@ impl Scene {
             self.advance(HOUR * 24 * 365);
         }
         self.prune().await;
+        assert_eq!(self.tend().await.repaired, 0, "nobody has broken anything");
         self.books_balance("in the end").await;
     }
 }

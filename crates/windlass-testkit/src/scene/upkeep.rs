@@ -85,7 +85,8 @@ where
     let mut sum = DutyReport::default();
     for _ in 0..10_000 {
         let report = once().await.unwrap();
-        sum = DutyReport { done: sum.done + report.done, ..report };
+        let (done, repaired) = (sum.done + report.done, sum.repaired + report.repaired);
+        sum = DutyReport { done, repaired, ..report };
         if !report.has_more {
             return sum;
         }

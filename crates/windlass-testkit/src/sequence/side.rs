@@ -297,6 +297,7 @@ fn check_reports(what: &str, reports: Option<(DutyReport, DutyReport)>) -> Agree
     same(&format!("what {what} did"), subject.done, oracle.done)?;
     same(&format!("more to {what}"), subject.has_more, oracle.has_more)?;
     same("unreadable records", subject.skipped_bad, 0)?;
+    same("repairs", subject.repaired, 0)?;
     if subject.next_due > oracle.next_due {
         return same(&format!("next time to {what}"), subject.next_due, oracle.next_due);
     }

@@ -1,14 +1,18 @@
 //! Claims on Redis Streams.
 
+use std::collections::HashMap;
+
 use windlass_core::history::{Happening, Note};
 use windlass_core::state::Step;
-use windlass_core::store::{ClaimParams, Quota};
+use windlass_core::store::{ClaimParams, Parts, Quota};
 use windlass_core::{Claimed, Error, QueueName, Reason, Result, State, Timestamp, When, WorkerId};
 
 use super::id::Id;
+use super::large::PAYLOAD;
+use super::moves::RunEnd;
 use super::record::Record;
 use super::reply::{Reply, next};
-use super::row::{Row, RunEnd, Running};
+use super::row::{Row, Running};
 use super::{AT_ONCE, Shared, keys, scripts};
 use crate::redis::script::Call;
 
@@ -126,9 +130,7 @@ impl Asking {
                 at.checked_sub(1).filter(|at| *at < self.quotas.len()).ok_or_else(strange)?;
             let queue = &self.quotas[quota].queue;
             let mut rows = Vec::new();
-            while let (Some(_entry), Some(id), Some(record)) =
-                (parts.next(), parts.next(), parts.next())
-            {
+            while let (Some(id), Some(record)) = (parts.next(), parts.next()) {
                 let id = Id::from_stored(&id.bytes()?).ok_or_else(strange)?;
                 let record = Record::read(&record.bytes()?)?;
                 rows.push(Row::claimed(id, queue, record, running.clone()));
@@ -199,15 +201,19 @@ impl Shared {
         self.hand_over(rows).await
     }
 
-    /// Makes claimed tasks of rows: fetches large payloads, and buries what cannot be read.
+    /// Makes claimed tasks of rows: fetches large payloads, and buries what cannot be run.
     pub(super) async fn hand_over(&self, rows: Vec<Row>) -> Result<Vec<Claimed>> {
         let (readable, unreadable): (Vec<_>, Vec<_>) = rows.into_iter().partition(Row::is_readable);
-        if !unreadable.is_empty() {
-            self.bury(unreadable).await?;
-        }
-        let payloads = self.large_payloads(&readable).await?;
-        let mut claimed = Vec::with_capacity(readable.len());
-        for (row, payload) in readable.into_iter().zip(payloads) {
+        self.bury(unreadable, "its record cannot be read").await?;
+        let only_payload = Parts { payload: true, ..Parts::NONE };
+        let mut payloads = self.large_values_of(&readable, only_payload).await?;
+        let (mut claimed, mut without) = (Vec::with_capacity(readable.len()), Vec::new());
+        for row in readable {
+            let payload = payloads.remove(&(row.id, PAYLOAD));
+            if payload.is_none() && row.has_large(only_payload) {
+                without.push(row);
+                continue;
+            }
             let (Some(running), Some(epoch)) = (row.running.clone(), row.epoch()) else { continue };
             let mut task = row.into_claimed(&running, epoch);
             if let Some(payload) = payload {
@@ -215,24 +221,30 @@ impl Shared {
             }
             claimed.push(task);
         }
+        self.bury(without, "its payload is gone").await?;
         Ok(claimed)
     }
 
-    /// Puts tasks that nobody can read to the dead letters: one bad record stops nobody.
-    async fn bury(&self, rows: Vec<Row>) -> Result<()> {
-        for row in &rows {
-            tracing::error!(task = %row.task_id(), "a record cannot be read; it is a dead letter now");
+    /// Puts tasks that nobody can run to the dead letters, while they are still held: one bad record
+    /// stops nobody.
+    async fn bury(&self, rows: Vec<Row>, why: &str) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
         }
+        for row in &rows {
+            tracing::error!(task = %row.task_id(), why, "a task is a dead letter now");
+        }
+        let held: HashMap<_, _> = rows.iter().map(|row| (row.id, row.record.entry)).collect();
         self.decide(rows, None, |row, now, _| {
+            row.running.as_ref().filter(|_| held[&row.id] == row.record.entry)?;
             let state = State::DeadLetter;
-            let error = Some(String::from("its record cannot be read"));
             let step = Step {
                 state,
                 when: When::Now,
                 attempts: 0,
                 crashes: 0,
                 result: None,
-                note: Some(Note { what: Happening::Discarded, error }),
+                note: Some(Note { what: Happening::Discarded, error: Some(why.into()) }),
             };
             Some(row.end_run(now, RunEnd { state, step, applied: None }, usize::MAX))
         })

@@ -23,6 +23,9 @@ impl Shared {
         let facts = ServerFacts::read(&self.link).await?;
         inspection.version.clone_from(&facts.version);
         inspection.findings.extend(self.promises(&facts));
+        if depth == Depth::Repair {
+            self.mend_all().await?;
+        }
         for queue in self.all_queues().await? {
             inspection.findings.extend(self.compare_counts(queue).await?);
         }
@@ -102,7 +105,7 @@ impl Shared {
                 told.get(state),
                 counted.get(&state).copied().unwrap_or(0)
             ),
-            advice: "stop the workers and look again; if it stays, tell the maintainers".into(),
+            advice: "the leader mends this; or run `windlass doctor --repair`".into(),
         }))
     }
 }

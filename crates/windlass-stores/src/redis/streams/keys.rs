@@ -10,7 +10,7 @@
 //! | `g` | hash: id → progress |
 //! | `z` | sorted set: scheduled and retrying ids by their time |
 //! | `dead` | sorted set: ids of dead letters by their submit |
-//! | `k:<ms>` | list: finished ids of one retention, each with its time |
+//! | `k:<ms>` | list: finished ids of one retention, in lines with their time |
 //! | `ks` | sorted set: those lists by the time of their first line |
 //! | `u`, `ut` | hash: key digest → holder; sorted set: digests by their time |
 //! | `cr` | hash: running ids whose cancellation was asked for |
@@ -18,6 +18,7 @@
 //! | `lost` | sorted set: workers that get nothing any more |
 //! | `j` | stream: ids in the order of their submit |
 //! | `st` | hash: counters, `paused` |
+//! | `mend` | hash: where sweeps go on |
 //! | `term` | string: the highest term of a leader |
 //! | `bell:<priority>` | list: rung when there may be work |
 //! | `watch`, `ends` | string: someone waits for ends; channel that tells of them |

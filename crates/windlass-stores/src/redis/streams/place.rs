@@ -5,16 +5,14 @@
 
 use std::collections::HashMap;
 
-use bytes::Bytes;
-use redis::Value;
-use windlass_core::store::{Parts, Term};
+use windlass_core::store::Term;
 use windlass_core::{Error, ErrorKind, QueueName, Reason, Result, State, Timestamp};
 
 use super::id::Id;
-use super::record::LARGE_IN;
+use super::moves::{LargeResult, Move};
 use super::reply::{Reply, Sort, next};
-use super::row::{LargeResult, Move, Row};
-use super::{AT_ONCE, Shared, keys, scripts};
+use super::row::Row;
+use super::{AT_ONCE, Shared, scripts};
 use crate::redis::error::strange;
 use crate::wakes::News;
 
@@ -212,47 +210,6 @@ impl Shared {
             Some(_) => self.now().await,
             None => Ok(Timestamp::default()),
         }
-    }
-
-    /// Large values of one queue, in the order asked for.
-    pub(super) async fn large_values(
-        &self,
-        queue: &QueueName,
-        wanted: &[(Id, u8)],
-    ) -> Result<Vec<Option<Bytes>>> {
-        let mut command = redis::cmd("HMGET");
-        command.arg(keys::large(&self.stem(queue)));
-        for (id, sort) in wanted {
-            let mut field = id.0.to_vec();
-            field.push(*sort);
-            command.arg(field);
-        }
-        let value = self.link.command("read large values", &command).await?;
-        let read = |value: Value| match value {
-            Value::BulkString(bytes) => Ok(Some(Bytes::from(bytes))),
-            Value::Nil => Ok(None),
-            _ => Err(strange("read large values")),
-        };
-        match value {
-            Value::Array(values) if values.len() == wanted.len() => {
-                values.into_iter().map(read).collect()
-            }
-            _ => Err(strange("read large values")),
-        }
-    }
-
-    /// The payloads of rows that lie beside their records; `None` where the record has it.
-    pub(super) async fn large_payloads(&self, rows: &[Row]) -> Result<Vec<Option<Bytes>>> {
-        let only_payload = Parts { payload: true, ..Parts::NONE };
-        let mut payloads = Vec::with_capacity(rows.len());
-        for row in rows {
-            debug_assert_eq!(row.has_large(only_payload), row.record.head.marks & LARGE_IN > 0);
-            payloads.push(match row.has_large(only_payload) {
-                true => self.large_values(&row.queue, &[(row.id, b'p')]).await?.remove(0),
-                false => None,
-            });
-        }
-        Ok(payloads)
     }
 
     /// Reads an answer of `held`: where to go on, and the tasks.

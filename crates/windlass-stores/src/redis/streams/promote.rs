@@ -1,4 +1,4 @@
-//! Promote, prune and tend on Redis Streams: queue by queue, each guarded by the leader's term.
+//! Promote and prune on Redis Streams: queue by queue, each guarded by the leader's term.
 
 use windlass_core::store::{Duty, DutyReport};
 use windlass_core::{QueueName, Result, Timestamp, WorkerId};
@@ -92,7 +92,7 @@ impl Shared {
     }
 
     /// Has a script do a part of a duty in one queue; answers with the parts of its reply.
-    async fn sweep_queue(
+    pub(super) async fn sweep_queue(
         &self,
         duty: Duty,
         queue: &QueueName,
@@ -109,21 +109,5 @@ impl Shared {
             return Err(stale_term(Some(duty.term)));
         }
         reply.list()
-    }
-
-    pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.begin(duty, "tend").await?;
-        let mut report = DutyReport::default();
-        for queue in &begun.queues {
-            let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
-            let mut parts = self.sweep_queue(duty, queue, &scripts::TEND, left).await?;
-            report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
-            report.has_more |= next(&mut parts, "tend")?.number()? == 1;
-            let repairs = next(&mut parts, "tend")?.number()?;
-            if repairs > 0 {
-                tracing::warn!(%queue, repairs, "places that named no task were mended");
-            }
-        }
-        Ok(report)
     }
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use futures_util::future::try_join_all;
 use redis::Value;
-use windlass_core::store::{GetParams, Parts, QueueRecord, StateCounts, WorkerRecord};
+use windlass_core::store::{GetParams, QueueRecord, StateCounts, WorkerRecord};
 use windlass_core::{QueueName, Result, State, TaskId, TaskRecord, WorkerId};
 
 use super::id::Id;
-use super::record::{LARGE_IN, LARGE_OUT};
+use super::large::{PAYLOAD, RESULT};
 use super::reply::{Reply, next};
 use super::row::Row;
 use super::worker::Known;
@@ -22,31 +22,21 @@ impl Shared {
         known.sort_unstable();
         known.dedup();
         let (now, rows) = self.look_everywhere(&known).await?;
-        let mut records = HashMap::new();
-        for (id, row) in rows {
-            if !row.record.head.is_over(now) {
-                records.insert(id, self.fill(row, params.parts).await?);
+        let rows: Vec<_> = rows.into_values().filter(|row| !row.record.head.is_over(now)).collect();
+        let mut large = self.large_values_of(&rows, params.parts).await?;
+        let fill = |row: Row| {
+            let id = row.id;
+            let mut record = row.into_record(params.parts);
+            if let Some(payload) = large.remove(&(id, PAYLOAD)) {
+                record.payload = payload;
             }
-        }
+            if let Some(result) = large.remove(&(id, RESULT)) {
+                record.result = Some(result);
+            }
+            (id, record)
+        };
+        let records: HashMap<_, _> = rows.into_iter().map(fill).collect();
         Ok(ids.iter().map(|id| id.and_then(|id| records.get(&id).cloned())).collect())
-    }
-
-    /// The record of a row, with its large values.
-    async fn fill(&self, row: Row, parts: Parts) -> Result<TaskRecord> {
-        if !row.has_large(parts) {
-            return Ok(row.into_record(parts));
-        }
-        let (id, queue, marks) = (row.id, row.queue.clone(), row.record.head.marks);
-        let mut values = self.large_values(&queue, &[(id, b'p'), (id, b'r')]).await?.into_iter();
-        let (payload, result) = (values.next().flatten(), values.next().flatten());
-        let mut record = row.into_record(parts);
-        if let Some(payload) = payload.filter(|_| parts.payload && marks & LARGE_IN > 0) {
-            record.payload = payload;
-        }
-        if parts.result && marks & LARGE_OUT > 0 {
-            record.result = result;
-        }
-        Ok(record)
     }
 
     /// Which of these tasks are finished or not there.

@@ -6,12 +6,14 @@ use crate::redis::script::Script;
 
 const PRELUDE: &str = include_str!("../../../lua/streams/prelude.lua");
 const CLAIMING: &str = include_str!("../../../lua/streams/claiming.lua");
+const MENDING: &str = include_str!("../../../lua/streams/mending.lua");
+const RECKONING: &str = include_str!("../../../lua/streams/reckoning.lua");
 
 macro_rules! scripts {
-    ($($name:ident = $($part:ident +)? $file:literal;)*) => {
+    ($($name:ident = $($part:ident +)* $file:literal;)*) => {
         $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
             let own = include_str!(concat!("../../../lua/streams/", $file, ".lua"));
-            Script::new($file, &[PRELUDE, $($part,)? own])
+            Script::new($file, &[PRELUDE, $($part,)* own])
         });)*
     };
 }
@@ -25,11 +27,13 @@ scripts! {
     HELD = "held";
     INSERT = "insert";
     LOOK = "look";
+    MEND = MENDING + RECKONING + "mend";
     ORDER = "order";
     PLACE = "place";
     PROMOTE = "promote";
     PRUNE = "prune";
     QUEUES = "queues";
+    SIZES = "sizes";
     TEND = "tend";
     WORKERS = "workers";
 }

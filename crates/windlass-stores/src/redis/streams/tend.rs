@@ -1,0 +1,110 @@
+//! Tend on Redis Streams: a queue's own upkeep, and the sweep that mends what is half missing in it.
+//!
+//! The sweep goes round and round, a few steps at each tend. Once it has found something, it goes on without a
+//! pause until a whole round finds nothing more.
+
+use windlass_core::store::{Duty, DutyReport, Term};
+use windlass_core::{QueueName, Result};
+
+use super::place::stale_term;
+use super::reply::next;
+use super::{Shared, scripts};
+
+/// About how many items one step looks at, and how many steps are taken at each tend.
+const STEP: usize = 200;
+const STEPS: usize = 10;
+/// How often an operator's sweep begins anew before it lets someone else have a look.
+const ROUNDS_MAX: usize = 100_000;
+
+/// What some steps of the sweep have found in a queue.
+#[derive(Default)]
+struct Mended {
+    /// What was mended, and how often.
+    what: Vec<(String, u64)>,
+    is_round_over: bool,
+    /// Something was found: another round is needed at once.
+    is_torn: bool,
+}
+
+impl Mended {
+    fn count(&self) -> u64 {
+        self.what.iter().map(|(_, count)| count).sum()
+    }
+
+    fn add(&mut self, name: String, count: u64) {
+        match self.what.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += count,
+            None => self.what.push((name, count)),
+        }
+    }
+
+    fn tell(&self, queue: &QueueName) {
+        if self.what.is_empty() {
+            return;
+        }
+        let parts: Vec<_> =
+            self.what.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let what = parts.join(", ");
+        tracing::warn!(%queue, what, "keys were half missing in redis and were mended");
+    }
+}
+
+impl Shared {
+    pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
+        let begun = self.begin(duty, "tend").await?;
+        let mut report = DutyReport::default();
+        for queue in &begun.queues {
+            let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
+            let mut parts = self.sweep_queue(duty, queue, &scripts::TEND, left).await?;
+            report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
+            report.has_more |= next(&mut parts, "tend")?.number()? == 1;
+            let mended = self.mend(queue, Some(duty.term)).await?;
+            report.repaired += mended.count();
+            report.has_more |= mended.is_torn;
+        }
+        Ok(report)
+    }
+
+    /// Mends all that can be found in all queues; answers how much that was.
+    pub(super) async fn mend_all(&self) -> Result<u64> {
+        let mut count = 0;
+        for queue in self.all_queues().await? {
+            for _ in 0..ROUNDS_MAX {
+                let mended = self.mend(&queue, None).await?;
+                count += mended.count();
+                if mended.is_round_over && !mended.is_torn {
+                    break;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Takes some steps of the sweep in a queue, at most to the end of its round.
+    async fn mend(&self, queue: &QueueName, term: Option<Term>) -> Result<Mended> {
+        let mut mended = Mended::default();
+        for step in 1..=STEPS {
+            let call = scripts::MEND
+                .on(&[self.stem(queue)])
+                .arg(self.common.options.told_time())
+                .arg(term.map(|term| term.to_string()).unwrap_or_default())
+                .arg(STEP)
+                .arg(u8::from(step == STEPS));
+            let reply = self.ask(call).await?;
+            if reply.is_zero() {
+                return Err(stale_term(term));
+            }
+            let mut parts = reply.list()?;
+            mended.is_round_over = next(&mut parts, "mend")?.number()? == 1;
+            mended.is_torn = next(&mut parts, "mend")?.number()? == 1;
+            while let (Some(name), Some(count)) = (parts.next(), parts.next()) {
+                mended.add(name.text()?, count.number()?.unsigned_abs());
+            }
+            if mended.is_round_over {
+                break;
+            }
+        }
+        mended.tell(queue);
+        Ok(mended)
+    }
+}

@@ -1,0 +1,11 @@
+//! What someone has broken by hand in a Redis, key by key: the sweep of `tend` finds it, the tasks run, each
+//! is accepted once, and the counters are right again.
+
+#![cfg(feature = "redis")]
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
+mod counters;
+mod lanes;
+mod places;
+mod stage;
+mod under_load;
