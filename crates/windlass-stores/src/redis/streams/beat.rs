@@ -35,6 +35,24 @@ pub(super) struct Search {
     pub(super) term: Option<Term>,
 }
 
+/// Rounds over the pages of what a worker holds, until one has found nothing. A single page may be empty
+/// although more follow: of what cannot be read, or has gone on meanwhile.
+#[derive(Default)]
+pub(super) struct Rounds {
+    pub(super) cursor: String,
+    has_found: bool,
+}
+
+impl Rounds {
+    /// Notes a page; true when a whole round has found nothing.
+    pub(super) fn is_clean_after(&mut self, next_cursor: String, has_found: bool) -> bool {
+        self.has_found |= has_found;
+        self.cursor = next_cursor;
+        let is_round_over = self.cursor.is_empty();
+        is_round_over && !std::mem::take(&mut self.has_found)
+    }
+}
+
 impl Shared {
     pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
         let card = serde_json::to_string(&beat.card).expect("a card is plain JSON");
@@ -245,9 +263,11 @@ impl Shared {
         let mut count = 0;
         let search = Search { is_lost: true, term: None };
         for queue in read_queues(reply)? {
+            let mut rounds = Rounds::default();
             loop {
-                let (now, _, rows) = self.held_page(&queue, worker, "", AT_ONCE, search).await?;
-                if rows.is_empty() {
+                let (now, next_cursor, rows) =
+                    self.held_page(&queue, worker, &rounds.cursor, AT_ONCE, search).await?;
+                if rounds.is_clean_after(next_cursor, !rows.is_empty()) {
                     break;
                 }
                 let entries: HashSet<_> =
