@@ -153,7 +153,7 @@ impl RedisServer {
     }
 
     /// Sends a command; answers how the reply begins, which is all that tests need.
-    fn ask(&self, words: &[&str]) -> io::Result<String> {
+    pub fn ask(&self, words: &[&str]) -> io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;
         let mut text = format!("*{}\r\n", words.len());
