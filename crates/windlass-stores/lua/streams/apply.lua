@@ -1,68 +1,60 @@
 -- apply: record runs that succeeded, each only while its lease is valid, and claim the next tasks.
--- ARGV[2] where the claim's arguments begin, or 0; then for each queue: count, and for each run
---   task id, entry, `<retention in ms (6)><tail>`, the result where the tail says that it is large
---   (its first byte is 1)
--- returns {time, claim's reply or 0, for each queue {1 recorded | 0 no such task | its record}}
+-- ARGV[2] where the claim's arguments begin, or 0; ARGV[3] count of groups; then for each group, whose
+--   runs are of one queue and kept alike, with results that are all large or none: number of the queue in
+--   KEYS, retention in ms, 1 when results are large, count, and of all runs the task ids, then the
+--   entries, then the tails, then the large results. No task is named twice.
+-- returns {time, claim's reply or 0, for each group 1 all are recorded |
+--   {1 recorded | 0 no such task | its record, ...}}
 local OLD_MS = 30000
-local claim_at, at, reply = tonumber(ARGV[2]), 3, { now, 0 }
-local queues = claim_at > 0 and tonumber(ARGV[claim_at - 1]) or #KEYS
-for k = 1, queues do
-  local queue, count = KEYS[k], tonumber(ARGV[at])
-  local ids, entries, tails, results, answers = {}, {}, {}, {}, {}
-  at = at + 1
-  for i = 1, count do
-    ids[i], entries[i], tails[i] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    at = at + 3
-    if byte(tails[i], 7) == 1 then results[i] = ARGV[at]; at = at + 1 end
-  end
+local claim_at, at, reply = tonumber(ARGV[2]), 4, { now, 0 }
+local updated = pack('>I6', now)
+for g = 1, tonumber(ARGV[3]) do
+  local queue, retention, count = KEYS[tonumber(ARGV[at])], ARGV[at + 1], tonumber(ARGV[at + 3])
+  local is_large = ARGV[at + 2] == '1'
+  local first = at + 4
+  local entries_at, tails_at = first + count - 1, first + 2 * count - 1
+  local results_at = first + 3 * count - 1
+  at = results_at + 1 + (is_large and count or 0)
 
-  local records, accepted, seen = call('HMGET', queue .. 'd', unpack(ids)), {}, {}
+  local until_ms = now + tonumber(retention)
+  if until_ms > LATEST then until_ms = LATEST end
+  local front = (is_large and '*' or '+') .. updated .. pack('>I6', until_ms)
+  local records = call('HMGET', queue .. 'd', unpack(ARGV, first, first + count - 1))
+  local answers, rewritten, ids, held, accepted = {}, {}, {}, {}, 0
+  local freed_later = {}
   for i = 1, count do
-    local record, own = records[i], entries[i] .. ' p'
+    local record, entry = records[i], ARGV[entries_at + i]
     if not record then
       answers[i] = 0
-    elseif sub(record, 1, #own) == own and not seen[ids[i]] and #record >= #own - 1 + HEAD then
-      seen[ids[i]] = true
-      accepted[#accepted + 1] = i
+    elseif stands_under(record, entry) and #record > #entry + HEAD then
+      local id, head = ARGV[first + i - 1], #entry + 2
+      local lane, is_cancelled, marks = byte(record, head + 1, head + 3)
+      accepted = accepted + 1
       answers[i] = 1
+      ids[accepted] = id
+      rewritten[2 * accepted - 1] = id
+      rewritten[2 * accepted] = front .. record .. ARGV[tails_at + i]
+      local of_lane = held[lane]
+      if not of_lane then of_lane = {}; held[lane] = of_lane end
+      of_lane[#of_lane + 1] = entry
+      if marks % 4 >= ALONE then freed_later[#freed_later + 1] = i end
+      if is_cancelled == 49 then call('HDEL', queue .. 'cr', id) end
+      if is_large then call('HSET', queue .. 'b', id .. 'r', ARGV[results_at + i]) end
     else
       answers[i] = record
     end
   end
 
-  if #accepted > 0 then
-    local rewritten, held, kept = {}, {}, {}
-    local stamp = pack('>I6', now)
-    for n = 1, #accepted do
-      local i = accepted[n]
-      local id, entry, record, tail = ids[i], entries[i], records[i], tails[i]
-      local head = #entry + 2
-      local lane, marks = sub(record, head + 1, head + 1), byte(record, head + 3)
-      local retention = take('>I6', tail, 1)
-      local until_ms = now + retention
-      if until_ms > LATEST then until_ms = LATEST end
-      if has(marks, ALONE) then free_marked(queue, id, record, head, ALONE) end
-      if results[i] then
-        call('HSET', queue .. 'b', id .. 'r', results[i])
-        marks = marks + LARGE_OUT
-      end
-      if sub(record, head + 2, head + 2) == '1' then call('HDEL', queue .. 'cr', id) end
-      rewritten[2 * n - 1] = id
-      rewritten[2 * n] = '- c' .. lane .. '0' .. string.char(marks) .. sub(record, head + 4, head + 11) .. stamp
-        .. pack('>I6', until_ms) .. sub(record, head + 24) .. sub(tail, 8)
-      local of_lane = held[lane]
-      if not of_lane then of_lane = {}; held[lane] = of_lane end
-      of_lane[#of_lane + 1] = entry
-      local alike = kept[retention]
-      if not alike then alike = { until_ms, {} }; kept[retention] = alike end
-      alike[2][#alike[2] + 1] = id
+  if accepted > 0 then
+    for n = 1, #freed_later do
+      local i = freed_later[n]
+      free_marked(queue, ARGV[first + i - 1], records[i], #ARGV[entries_at + i] + 2, ALONE)
     end
     call('HSET', queue .. 'd', unpack(rewritten))
-    call('HINCRBY', queue .. 'st', 'c', #accepted)
-    for retention, alike in pairs(kept) do
-      keep(queue, string.format('%.0f', retention), alike[1], alike[2])
-    end
+    call('HINCRBY', queue .. 'st', 'c', accepted)
+    keep(queue, retention, until_ms, table.concat(ids))
     for lane, acknowledged in pairs(held) do
+      lane = string.char(lane)
       call('XACK', queue .. 's:' .. lane, 'w', unpack(acknowledged))
       -- Small flushes cut now and then: it costs more than an acknowledgement.
       if #acknowledged >= 32 or micros % 32 < #acknowledged then
@@ -73,10 +65,10 @@ for k = 1, queues do
       end
     end
     if call('EXISTS', queue .. 'watch') == 1 then
-      for n = 1, #accepted do call('PUBLISH', queue .. 'ends', ids[accepted[n]]) end
+      for n = 1, accepted do call('PUBLISH', queue .. 'ends', ids[n]) end
     end
   end
-  reply[2 + k] = answers
+  reply[2 + g] = accepted == count and 1 or answers
 end
 if claim_at > 0 then reply[2] = claim(claim_at) end
 return reply

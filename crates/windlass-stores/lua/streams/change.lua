@@ -7,7 +7,7 @@ for at = 2, #ARGV, 3 do
   local record = call('HGET', queue .. 'd', id)
   local head = record and sub(record, 1, #before) == before and head_of(record)
   local done = 0
-  if head and sub(record, head, head) == 'p' then
+  if head and state_of(record, head) == 'p' then
     local entry, lane = sub(record, 1, head - 2), sub(record, head + 1, head + 1)
     if held_in(queue, lane, entry, entry, 1)[1] then
       call('HSET', queue .. 'd', id, entry .. ' ' .. after)

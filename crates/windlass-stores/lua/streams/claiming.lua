@@ -4,9 +4,9 @@
 -- when, and for whom, is one line for each claim in the lane's log of claims, under the first entry
 -- that it took: what one claim takes of a lane lies together.
 
--- Takes up to `most` tasks of a lane and appends entry, id and record of each to `found`.
+-- Takes up to `most` tasks of a lane and appends id and record of each to `found`.
 local function take_from(queue, lane, worker, most, found)
-  local stream, got, first, seen = queue .. 's:' .. lane, 0, nil, 0
+  local stream, got, first, seen, count = queue .. 's:' .. lane, 0, nil, 0, #found
   while got < most do
     local read = redis.pcall('XREADGROUP', 'GROUP', 'w', worker, 'COUNT', most - got, 'STREAMS', stream, '>')
     if is_torn(read) then make_lane(queue, lane) end
@@ -18,10 +18,9 @@ local function take_from(queue, lane, worker, most, found)
     local records = call('HMGET', queue .. 'd', unpack(ids))
     for i = 1, #entries do
       local entry, record = entries[i][1], records[i]
-      local own = entry .. ' p'
-      if record and sub(record, 1, #own) == own then
-        local n = #found
-        found[n + 1], found[n + 2], found[n + 3] = entry, ids[i], record
+      if record and stands_under(record, entry) then
+        count = count + 2
+        found[count - 1], found[count] = ids[i], record
         got = got + 1
       else
         -- The task has gone on without this entry.
@@ -41,7 +40,7 @@ end
 -- stem of the fleet, limit, suspects at most, count of
 -- quotas, and for each the number of its queue in KEYS, at most, its priorities (highest first).
 -- returns {status, found...}: 1 served, 2 the lease is over, 3 the worker is gone; `found` has for
--- each quota that gave something {its number, entry, id, record, ...}
+-- each quota that gave something {its number, id, record, ...}
 local function claim(at)
   local worker, lease_until = ARGV[at], tonumber(ARGV[at + 1])
   if not lease_until then
@@ -87,7 +86,7 @@ local function claim(at)
     end
     if #found > 1 then
       if call('EXISTS', queue .. 'back') == 1 then
-        for n = 3, #found, 3 do call('ZREM', queue .. 'back', found[n]) end
+        for n = 2, #found, 2 do call('ZREM', queue .. 'back', found[n]) end
       end
       reply[#reply + 1] = found
     end

@@ -1,22 +1,26 @@
 -- insert: store tasks of one or more queues, with the keys that they ask for.
 -- ARGV[2] the time in µs of an earlier call for the same tasks' neighbours, or empty: on a Cluster each
--- queue has a call of its own, and all of them count as one submit. Then for each queue: count, and for
--- each task
---   its id (16 bytes), `<lane><marks><place in the submit><when: n a t><ms (8)><extras><body>`, and if
---   the extras have 1: the payload; 2: the digest of its idempotency key; 4: the digest of its unique
---   key and the ms that it is held, -1 until the task is finished. Held for 0 ms it is not held at all.
--- returns {µs, for each queue and task: 1 stored, {2, record} its id is in use, {3, holder, its record}
---   the idempotency key is in use, {4, holder} the unique key is}
+-- queue has a call of its own, and all of them count as one submit. Then for each queue: count, the
+-- line for its journal (for each task its place in the submit and its id, 1 and 16 bytes), and for each
+-- task
+--   `<lane><marks>` when it is to run at once and asks for nothing more, else
+--   `<lane><marks><when: n a t><ms (8)><extras>`; its body; and if the extras have 1: the payload; 2: the
+--   digest of its idempotency key; 4: the digest of its unique key and the ms that it is held, -1 until
+--   the task is finished. Held for 0 ms it is not held at all.
+-- returns {µs, for each queue 1 all are stored | for each task: 1 stored, {2, record} its id is in use,
+--   {3, holder, its record} the idempotency key is in use, {4, holder} the unique key is}
 local call_at = tonumber(ARGV[2]) or micros
 local reply, at = { string.format('%.0f', call_at) }, 3
 for k = 1, #KEYS do
-  local queue, count = KEYS[k], tonumber(ARGV[at])
-  local ids, asked, extras, answers = {}, {}, {}, {}
-  at = at + 1
+  local queue, count, journal = KEYS[k], tonumber(ARGV[at]), ARGV[at + 1]
+  local ids, heads, bodies, extras, answers = {}, {}, {}, {}, {}
+  at = at + 2
   for i = 1, count do
-    ids[i], asked[i] = ARGV[at], ARGV[at + 1]
+    local head = ARGV[at]
+    ids[i] = sub(journal, 17 * i - 15, 17 * i)
+    heads[i], bodies[i] = head, ARGV[at + 1]
     at = at + 2
-    local more = byte(asked[i], 13)
+    local more = #head > 2 and byte(head, 12) or 0
     if more > 0 then
       local extra = {}
       if has(more, 1) then extra.payload = ARGV[at]; at = at + 1 end
@@ -75,43 +79,55 @@ for k = 1, #KEYS do
     prune_one(queue, holder, record, head_of(record))
   end
   if fresh > 0 then
-    local journal, submitted = {}, call_at
-    for i = 1, count do
-      if answers[i] == 1 then journal[#journal + 1] = sub(asked[i], 3, 3) .. ids[i] end
+    local submitted = call_at
+    local line = journal
+    if fresh < count then
+      local places = {}
+      for i = 1, count do
+        if answers[i] == 1 then places[#places + 1] = sub(journal, 17 * i - 16, 17 * i) end
+      end
+      journal = table.concat(places)
     end
     -- Others may have been faster, or the clock has gone back: the journal goes on from where it was.
-    local text = table.concat(journal)
-    if redis.pcall('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', text).err then
+    if redis.pcall('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', journal).err then
       local last = call('XREVRANGE', queue .. 'j', '+', '-', 'COUNT', 1)[1]
       submitted = tonumber(string.match(last[1], '^%d+')) + 1
-      call('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', text)
+      call('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', journal)
     end
-    local records, added, later = {}, {}, 0
+    local records, written, added, later, fronts = {}, 0, {}, 0, {}
     local stamp, place = pack('>I6', now), pack('>I7', submitted)
     for i = 1, count do
       if answers[i] == 1 then
-        local id, ask, extra = ids[i], asked[i], extras[i]
-        local lane, when = sub(ask, 1, 1), sub(ask, 4, 4)
-        local due = 0
-        if when ~= 'n' then
-          due = take('>I8', ask, 5)
-          if when == 'a' then due = now + due end
+        local id, head, extra = ids[i], heads[i], extras[i]
+        local lane, due = sub(head, 1, 1), 0
+        if #head > 2 and sub(head, 3, 3) ~= 'n' then
+          due = take('>I8', head, 4)
+          if sub(head, 3, 3) == 'a' then due = now + due end
           if due > LATEST then due = LATEST end
           if due <= now then due = 0 end
         end
-        local start, since = 's', 0
-        local prefix = '- '
+        -- Tasks of one call that begin alike share what stands between entry and body.
+        local front = due == 0 and fronts[head]
+        if not front then
+          local state, since = 's', 0
+          if due == 0 then state, since = 'p', now end
+          front = ' ' .. state .. lane .. '0' .. sub(head, 2, 2) .. '\0\0' .. stamp .. stamp .. pack('>I6', since)
+            .. pack('>I6', due) .. place
+          if due == 0 then fronts[head] = front end
+        end
+        local entry = '-'
         if due > 0 then
           call('ZADD', queue .. 'z', due, id)
           later = later + 1
         else
-          start, since = 'p', now
-          prefix = enter(queue, lane, id) .. ' '
-          added[lane] = (added[lane] or 0) + 1
+          local ready = added[lane]
+          if not ready then ready = { stream_of(queue, lane), 0 }; added[lane] = ready end
+          entry = call('XADD', ready[1], '*', 'i', id)
+          ready[2] = ready[2] + 1
         end
-        records[#records + 1] = id
-        records[#records + 1] = prefix .. start .. lane .. '0' .. sub(ask, 2, 2) .. '\0\0' .. stamp .. stamp
-          .. pack('>I6', since) .. pack('>I6', due) .. place .. sub(ask, 3, 3) .. sub(ask, 14)
+        written = written + 2
+        records[written - 1] = id
+        records[written] = entry .. front .. sub(line, 17 * i - 16, 17 * i - 16) .. bodies[i]
         if extra then
           if extra.payload then call('HSET', queue .. 'b', id .. 'p', extra.payload) end
           if extra.once then call('HSET', queue .. 'u', extra.once, id .. '\0\0\0\0\0\0') end
@@ -129,11 +145,11 @@ for k = 1, #KEYS do
     end
     call('HSET', queue .. 'd', unpack(records))
     if later > 0 then call('HINCRBY', queue .. 'st', 's', later) end
-    for lane, more in pairs(added) do
-      call('HINCRBY', queue .. 'st', 'p' .. lane, more)
+    for lane, ready in pairs(added) do
+      call('HINCRBY', queue .. 'st', 'p' .. lane, ready[2])
       ring(queue, lane)
     end
   end
-  reply[k + 1] = answers
+  reply[k + 1] = fresh == count and 1 or answers
 end
 return reply

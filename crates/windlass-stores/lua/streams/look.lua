@@ -19,7 +19,7 @@ for k = 1, #KEYS do
       else
         local answer = { record, has_progress and call('HGET', queue .. 'g', ids[i]) or '' }
         local head = head_of(record)
-        if head and head > 3 and sub(record, head, head) == 'p' then
+        if head and head > 3 and state_of(record, head) == 'p' then
           local entry, lane = sub(record, 1, head - 2), sub(record, head + 1, head + 1)
           local held = held_in(queue, lane, entry, entry, 1)[1]
           if held then

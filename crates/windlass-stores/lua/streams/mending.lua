@@ -65,8 +65,8 @@ end
 -- that none names, is removed here; a list that nobody knows of is known again.
 local known_lists = {}
 local function stands_finished(id, record, head)
-  local until_ms = take('>I6', record, head + KEPT)
-  local retention = string.format('%.0f', until_ms - take('>I6', record, head + 12))
+  local until_ms = kept_until(record, head)
+  local retention = string.format('%.0f', until_ms - updated_at(record, head))
   if not known_lists[retention] then
     known_lists[retention] = true
     local line = call('LINDEX', queue .. 'k:' .. retention, 0)
@@ -111,7 +111,7 @@ local function walk_records(cursor, most)
     local id, record = scanned[2][i], scanned[2][i + 1]
     local head = not seen[id] and head_of(record)
     if head then
-      local state = sub(record, head, head)
+      local state = state_of(record, head)
       if state == 'p' then
         stands_pending(id, record, head)
       elseif state == 's' or state == 'r' then
@@ -143,7 +143,7 @@ local function walk_places(place, states)
     for i = 1, #scanned[2], 2 do
       local record = call('HGET', d, scanned[2][i])
       local head = record and head_of(record)
-      if not head or not find(states, sub(record, head, head), 1, true) then
+      if not head or not find(states, state_of(record, head), 1, true) then
         mend('places', call('ZREM', queue .. place, scanned[2][i]))
       end
     end
@@ -163,7 +163,7 @@ local function walk_keys(cursor, most)
       mend('keys', call('ZADD', queue .. 'ut', 'NX', until_ms, digest))
     elseif not record then
       mend('keys', call('HDEL', queue .. 'u', digest))
-    elseif head and find(record, '^[cxd]', head) and has(byte(record, head + 3), ALONE) then
+    elseif head and find('cxd', state_of(record, head), 1, true) and has(byte(record, head + 3), ALONE) then
       local at = head + HEAD + (has(byte(record, head + 3), ONCE) and 16 or 0)
       if sub(record, at, at + 15) == digest then
         mend('keys', call('HDEL', queue .. 'u', digest))

@@ -18,7 +18,7 @@ while at <= #ARGV do
   local head = is_same and head_of(record)
   local state, lane, entry, stream
   if head then
-    state, lane = sub(record, head, head), sub(record, head + 1, head + 1)
+    state, lane = state_of(record, head), sub(record, head + 1, head + 1)
     if state == 'p' then
       entry, stream = sub(record, 1, head - 2), queue .. 's:' .. lane
       local is_held = held_in(queue, lane, entry, entry, 1)[1]
@@ -67,7 +67,7 @@ while at <= #ARGV do
         elseif next_state == 'd' then
           call('ZADD', queue .. 'dead', take('>I7', after, 31), id)
         else
-          keep(queue, time, take('>I6', after, KEPT + 1), { id })
+          keep(queue, time, take('>I6', after, KEPT + 1), id)
         end
       end
       call('HSET', queue .. 'd', id, prefix .. after)

@@ -4,7 +4,10 @@
 -- and so lie in one slot of a Cluster; `keys.rs` has the table of what follows it.
 -- ARGV[1] is the time in ms that a test has set, or empty: then the server's own counts.
 --
--- A record is `<entry id> <head><body>`, or `- <head><body>` when the task stands in no lane.
+-- A record is `<entry id> <head><body>`, or `- <head><body>` when the task stands in no lane. A success
+-- leaves the record of its run as it was, between what has changed and what came of it:
+-- `+<updated (6)><kept until (6)><entry id> <head><body><tail>`, with `*` for `+` when its result is large.
+-- So the dearest thing in a script, making long strings, is done once.
 -- Places in the head, from its first byte: 0 state, 1 lane, 2 cancel, 3 marks, 4-5 revision,
 -- 6-11 created, 12-17 updated, 18-23 pending since (or, once finished, kept until), 24-29 run at,
 -- 30-36 submitted at (µs), 37 place in the submit. Times are ms, big-endian.
@@ -22,18 +25,46 @@ local function has(marks, mark)
   return math.floor(marks / mark) % 2 == 1
 end
 
+-- True for the record of a success as `apply` writes it.
+local function is_success(record)
+  local first = byte(record, 1)
+  return first == 43 or first == 42
+end
+
 -- Where the head of a record begins; nothing when it has none.
 local function head_of(record)
-  local space = find(record, ' ', 1, true)
+  local space = find(record, ' ', is_success(record) and 14 or 1, true)
   if space and #record >= space + HEAD and find(record, '^[sprcxd][0-7]', space + 1) then
     return space + 1
   end
 end
 
+-- The state that a record tells.
+local function state_of(record, head)
+  if is_success(record) then return 'c' end
+  return sub(record, head, head)
+end
+
+-- When a record was last changed.
+local function updated_at(record, head)
+  return take('>I6', record, is_success(record) and 2 or head + 12)
+end
+
+-- Until when a finished record is kept.
+local function kept_until(record, head)
+  return take('>I6', record, is_success(record) and 8 or head + KEPT)
+end
+
 -- True when a finished record has been kept its time.
 local function is_over(record, head)
-  local state = sub(record, head, head)
-  return (state == 'c' or state == 'x') and take('>I6', record, head + KEPT) <= now
+  local state = state_of(record, head)
+  return (state == 'c' or state == 'x') and kept_until(record, head) <= now
+end
+
+-- True when a record is of a task that waits or runs under this entry.
+local function stands_under(record, entry)
+  local length = #entry
+  return find(record, entry, 1, true) == 1 and byte(record, length + 1) == 32 and byte(record, length + 2) == 112
 end
 
 -- Has the sweep go through the whole queue at once, and from its beginning: something is half missing.
@@ -83,15 +114,20 @@ local function held_in(queue, lane, from, to, most, ...)
   return held.err and {} or held
 end
 
--- Adds an entry to a lane; the lane's stream is made with its group, and is never removed again.
+-- A lane's stream; it is made with its group, and is never removed again.
 local made = {}
-local function enter(queue, lane, id)
+local function stream_of(queue, lane)
   local stream = queue .. 's:' .. lane
   if not made[stream] then
     made[stream] = true
     if call('EXISTS', stream) == 0 then make_lane(queue, lane) end
   end
-  return call('XADD', stream, '*', 'i', id)
+  return stream
+end
+
+-- Adds an entry to a lane.
+local function enter(queue, lane, id)
+  return call('XADD', stream_of(queue, lane), '*', 'i', id)
 end
 
 -- Notes that tasks have become or ceased to be retrying or cancelled, or were removed: a sweep that
@@ -136,11 +172,10 @@ local function free_marked(queue, id, record, head, wanted)
   end
 end
 
--- Has finished tasks kept until an instant: a list for each length of retention, in the order of ending.
+-- Has finished tasks kept until an instant: a list for each length of retention, in the order of ending,
+-- with a line for those that ended together.
 local function keep(queue, retention, until_ms, ids)
-  local items, stamp = {}, pack('>I6', until_ms)
-  for i = 1, #ids do items[i] = stamp .. ids[i] end
-  if call('RPUSH', queue .. 'k:' .. retention, unpack(items)) == #items then
+  if call('RPUSH', queue .. 'k:' .. retention, pack('>I6', until_ms) .. ids) == 1 then
     call('ZADD', queue .. 'ks', until_ms, retention)
   end
 end
@@ -151,10 +186,10 @@ local function prune_one(queue, id, record, head)
   free_marked(queue, id, record, head, ONCE)
   call('HDEL', queue .. 'd', id)
   call('HDEL', queue .. 'g', id)
-  if marks >= LARGE_IN then
+  if marks >= LARGE_IN or byte(record, 1) == 42 then
     call('HDEL', queue .. 'b', id .. 'p', id .. 'r')
   end
-  call('HINCRBY', queue .. 'st', sub(record, head, head), -1)
+  call('HINCRBY', queue .. 'st', state_of(record, head), -1)
   moved(queue)
 end
 

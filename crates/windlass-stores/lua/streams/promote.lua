@@ -13,7 +13,7 @@ if #due > 0 then
   for i = 1, #ids do
     local record = records[i]
     local head = record and head_of(record)
-    local state = head and sub(record, head, head)
+    local state = head and state_of(record, head)
     if state == 's' or state == 'r' then
       waiting[#waiting + 1] = { tonumber(due[2 * i]), sub(record, head + 30, head + 37), ids[i], record, head, state }
     else

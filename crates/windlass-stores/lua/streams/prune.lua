@@ -12,23 +12,33 @@ for n = 1, #lists do
   local list = queue .. 'k:' .. lists[n]
   local next_until
   while not has_more do
-    local items = call('LRANGE', list, 0, 199)
-    if #items == 0 then break end
+    local lines = call('LRANGE', list, 0, 9)
+    if #lines == 0 then break end
     local passed = 0
-    for i = 1, #items do
-      local until_ms, id = take('>I6', items[i], 1), sub(items[i], 7)
+    for i = 1, #lines do
+      local line = lines[i]
+      local until_ms, at = take('>I6', line, 1), 7
       if until_ms > now then next_until = until_ms; break end
-      looked = looked + 1
-      local record = call('HGET', queue .. 'd', id)
-      local head = record and head_of(record)
-      -- One that was run again, or deleted, left its line behind.
-      if head and is_over(record, head) and take('>I6', record, head + KEPT) == until_ms then
-        if done >= limit or looked > LOOKED_AT_MAX then
+      while at < #line and not has_more do
+        local id = sub(line, at, at + 15)
+        local record = call('HGET', queue .. 'd', id)
+        local head = record and head_of(record)
+        -- One that was run again, or deleted, left its place in the line behind.
+        local is_due = head and is_over(record, head) and kept_until(record, head) == until_ms
+        looked = looked + 1
+        if looked > LOOKED_AT_MAX or (is_due and done >= limit) then
           has_more, next_until = true, until_ms
-          break
+        else
+          if is_due then
+            prune_one(queue, id, record, head)
+            done = done + 1
+          end
+          at = at + 16
         end
-        prune_one(queue, id, record, head)
-        done = done + 1
+      end
+      if has_more then
+        call('LSET', list, i - 1, sub(line, 1, 6) .. sub(line, at))
+        break
       end
       passed = i
     end
@@ -41,25 +51,28 @@ for n = 1, #lists do
     call('ZREM', queue .. 'ks', lists[n])
   end
 end
--- When the next is over; lines that were left behind do not count.
+-- When the next is over; places that were left behind do not count.
 local next_over
 for _ = 1, STALE_MAX do
   local first = call('ZRANGE', queue .. 'ks', 0, 0)[1]
   if not first then break end
-  local line = call('LINDEX', queue .. 'k:' .. first, 0)
+  local list = queue .. 'k:' .. first
+  local line = call('LINDEX', list, 0)
   if not line then
     call('ZREM', queue .. 'ks', first)
   else
-    local until_ms, record = take('>I6', line, 1), call('HGET', queue .. 'd', sub(line, 7))
+    local until_ms, record = take('>I6', line, 1), call('HGET', queue .. 'd', sub(line, 7, 22))
     local head = record and head_of(record)
-    local state = head and sub(record, head, head)
-    next_over = string.format('%.0f', until_ms)
-    if (state == 'c' or state == 'x') and take('>I6', record, head + KEPT) == until_ms then
+    local state = head and state_of(record, head)
+    if (state == 'c' or state == 'x') and kept_until(record, head) == until_ms then
+      next_over = string.format('%.0f', until_ms)
       call('ZADD', queue .. 'ks', until_ms, first)
       break
+    elseif #line > 22 then
+      call('LSET', list, 0, sub(line, 1, 6) .. sub(line, 23))
+    else
+      call('LPOP', list)
     end
-    next_over = nil
-    call('LPOP', queue .. 'k:' .. first)
   end
 end
 return { now, done, has_more and 1 or 0, next_over or '' }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio_postgres::Row as SqlRow;
@@ -132,7 +132,11 @@ impl Shared {
                 }
                 return Ok(());
             }
+            let asked_at = Instant::now();
             let rows = self.claim_rows(session, wish, &lanes, ranges).await?;
+            if !is_hinted {
+                self.hints.walked_from_front(asked_at.elapsed());
+            }
             let Some(first) = rows.first() else {
                 if is_hinted {
                     self.hints.forget();

@@ -4,7 +4,8 @@
 //! Vacuum clears them, unless somebody's long transaction keeps them alive: then each claim would
 //! walk over all that was claimed since. So, in that case only, a claim begins where the last one
 //! ended. What comes back to an earlier place is found by a walk from the front, which is made
-//! whenever a claim finds too little, and at least four times a second.
+//! whenever a claim finds too little, and now and then: four times a second, or less often when such a
+//! walk has become dear.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +15,11 @@ use parking_lot::Mutex;
 
 /// How often to look for long transactions.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Longest between two walks from the front.
-const FRONT_EVERY: Duration = Duration::from_millis(250);
+/// From one walk from the front to the next: at least this, and so long that these walks take no more
+/// than a twentieth of the time, but never longer than what comes back may be kept waiting.
+const FRONT_EVERY_MIN: Duration = Duration::from_millis(250);
+const FRONT_EVERY_MAX: Duration = Duration::from_secs(5);
+const FRONT_PAUSE: u32 = 20;
 
 #[derive(Default)]
 pub(super) struct Hints {
@@ -27,13 +31,20 @@ struct Known {
     /// By lane: the position where the last claim ended.
     positions: HashMap<(String, i16), i64>,
     front_at: Instant,
+    /// How long the last walk from the front took.
+    front_took: Duration,
     looked_at: Instant,
 }
 
 impl Default for Known {
     fn default() -> Self {
         let now = Instant::now();
-        Self { positions: HashMap::new(), front_at: now, looked_at: now }
+        Self {
+            positions: HashMap::new(),
+            front_at: now,
+            front_took: Duration::ZERO,
+            looked_at: now,
+        }
     }
 }
 
@@ -62,7 +73,8 @@ impl Hints {
             return false;
         }
         let mut known = self.known.lock();
-        if known.front_at.elapsed() >= FRONT_EVERY {
+        let pause = (known.front_took * FRONT_PAUSE).clamp(FRONT_EVERY_MIN, FRONT_EVERY_MAX);
+        if known.front_at.elapsed() >= pause {
             known.front_at = Instant::now();
             known.positions.clear();
         }
@@ -74,6 +86,13 @@ impl Hints {
             }
         }
         are_any
+    }
+
+    /// Notes how long a walk from the front took.
+    pub(super) fn walked_from_front(&self, took: Duration) {
+        if self.are_used.load(Ordering::Relaxed) {
+            self.known.lock().front_took = took;
+        }
     }
 
     /// Notes that a range at this position was claimed: those before it were, too.

@@ -22,6 +22,7 @@ mod keys;
 mod large;
 mod lead;
 mod list;
+mod moves;
 mod names;
 mod news;
 mod place;

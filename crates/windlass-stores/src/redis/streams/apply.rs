@@ -8,12 +8,16 @@ use windlass_core::{Error, QueueName, Result, State, Timestamp, Transition, Work
 use super::claim::{Asking, LeaseKnown};
 use super::epoch::{self, Entry};
 use super::id::Id;
-use super::record::{LastRun, Tail};
-use super::reply::{Sort, next};
-use super::row::{LARGE_BYTES, Reported, Row, RunEnd, millis};
+use super::moves::{Reported, RunEnd};
+use super::record::Tail;
+use super::reply::{Reply, Sort, next};
+use super::row::{LARGE_BYTES, Row, millis};
 use super::{AT_ONCE, Shared, scripts};
 use crate::redis::script::Call;
 use crate::wakes::News;
+
+/// Where the first group stands among the arguments of a script that reports successes.
+const FIRST_GROUP_AT: usize = 4;
 
 const GONE: Applied = Applied::Refused(Refusal::Gone);
 const LOST: Applied = Applied::Refused(Refusal::LeaseLost);
@@ -25,6 +29,14 @@ struct Success<'a> {
     entry: Entry,
     claimed_at: Timestamp,
     transition: &'a Transition,
+}
+
+/// Successes of one queue that are kept alike, with large results or without.
+struct Group<'a> {
+    queue: &'a QueueName,
+    retention_ms: u64,
+    is_large: bool,
+    successes: Vec<&'a Success<'a>>,
 }
 
 /// The claim behind an apply: what it asks for, and what it has.
@@ -112,62 +124,51 @@ impl Shared {
         mut behind: Option<&mut Behind>,
         outcomes: &mut [Applied],
     ) -> Result<()> {
-        let mut queues: Vec<(&QueueName, Vec<&Success<'_>>)> = Vec::new();
-        for success in chunk {
-            let queue = &success.transition.queue;
-            match queues.iter_mut().find(|(known, _)| *known == queue) {
-                Some((_, successes)) => successes.push(success),
-                None => queues.push((queue, vec![success])),
-            }
-        }
+        let groups = Group::of(chunk);
         let is_cluster = self.common.options.is_cluster();
-        for group in self.by_slot(&queues) {
-            let own: Vec<_> = group.iter().map(|(queue, _)| (*queue).clone()).collect();
-            let mut all = own.clone();
+        for groups in self.by_slot(&groups) {
+            let mut queues: Vec<QueueName> = Vec::new();
+            let mut add_queue = |queue: &QueueName| {
+                let known = queues.iter().position(|known| known == queue);
+                known.unwrap_or_else(|| {
+                    queues.push(queue.clone());
+                    queues.len() - 1
+                })
+            };
+            let numbers: Vec<_> = groups.iter().map(|group| add_queue(group.queue) + 1).collect();
             // On a Cluster another queue's claim is another call.
             let claims =
                 behind.as_deref_mut().filter(|behind| !is_cluster && !behind.asking.is_served());
             if let Some(behind) = &claims {
                 for queue in behind.asking.queues(is_cluster) {
-                    if !all.contains(&queue) {
-                        all.push(queue);
-                    }
+                    add_queue(&queue);
                 }
             }
             let stems = match claims {
-                Some(_) => self.claim_stems(&all),
-                None => all.iter().map(|queue| self.stem(queue)).collect(),
+                Some(_) => self.claim_stems(&queues),
+                None => queues.iter().map(|queue| self.stem(queue)).collect(),
             };
             let mut call = scripts::APPLY.on(&stems).arg(self.common.options.told_time());
-            let mut arguments = 2;
-            let large = |success: &&Success<'_>| usize::from(result_of(success).1.is_some());
-            for (_, successes) in group {
-                arguments += 1 + successes.iter().map(|success| 3 + large(success)).sum::<usize>();
-            }
-            // Behind the reports comes how many queues they are of, and then the claim.
-            call.add(if claims.is_some() { arguments + 2 } else { 0 });
-            for (_, successes) in group {
-                call.add(successes.len());
-                for success in successes {
-                    add_success(&mut call, worker, success);
-                }
+            let reports: usize = groups.iter().map(Group::arguments).sum();
+            call.add(if claims.is_some() { FIRST_GROUP_AT + reports } else { 0 });
+            call.add(groups.len());
+            for (group, number) in groups.iter().zip(numbers) {
+                group.add_to(&mut call, number, worker);
             }
             if let Some(behind) = &claims {
-                call.add(own.len());
-                behind.asking.add_to(&mut call, &all, behind.lease, is_cluster);
+                behind.asking.add_to(&mut call, &queues, behind.lease, is_cluster);
             }
             let mut reply = self.ask(call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;
             let claimed = next(&mut reply, "apply")?;
             let mut news = News::default();
-            for (_, successes) in group {
-                let mut told = next(&mut reply, "apply")?.list()?;
-                for success in successes {
-                    let told = next(&mut told, "apply")?;
-                    outcomes[success.at] = judge(success, told.sort()?)?;
-                    if matches!(outcomes[success.at], Applied::Applied(_)) {
+            for group in groups {
+                let told = group.read(next(&mut reply, "apply")?)?;
+                for (success, outcome) in group.successes.iter().zip(told) {
+                    if matches!(outcome, Applied::Applied(_)) {
                         news.ended.push(success.transition.lease.task.clone());
                     }
+                    outcomes[success.at] = outcome;
                 }
             }
             self.common.wakes.tell(news);
@@ -230,6 +231,88 @@ impl Shared {
     }
 }
 
+impl<'a> Group<'a> {
+    /// Groups of one queue stand together: on a Cluster the caller sends each by itself.
+    fn of(successes: &'a [Success<'a>]) -> Vec<Self> {
+        let mut groups: Vec<Self> = Vec::new();
+        for success in successes {
+            let transition = success.transition;
+            let (queue, retention_ms) = (&transition.queue, millis(transition.retention));
+            let is_large = success.has_large_result();
+            let is_alike = |group: &&mut Self| {
+                (group.retention_ms, group.is_large) == (retention_ms, is_large)
+                    && group.queue == queue
+            };
+            match groups.iter_mut().rev().find(is_alike) {
+                Some(group) => group.successes.push(success),
+                None => {
+                    groups.push(Self { queue, retention_ms, is_large, successes: vec![success] });
+                }
+            }
+        }
+        groups
+    }
+
+    /// How many arguments it is in a call.
+    fn arguments(&self) -> usize {
+        4 + self.successes.len() * if self.is_large { 4 } else { 3 }
+    }
+
+    /// Adds it to a call; `queue` is the number of its queue there.
+    fn add_to(&self, call: &mut Call, queue: usize, worker: &WorkerId) {
+        call.add(queue);
+        call.add(self.retention_ms);
+        call.add(u8::from(self.is_large));
+        call.add(self.successes.len());
+        for success in &self.successes {
+            call.add(&success.id.0[..]);
+        }
+        for success in &self.successes {
+            call.add(success.entry.text());
+        }
+        for success in &self.successes {
+            call.add(success.tail(worker, self.retention_ms));
+        }
+        for success in self.successes.iter().filter(|_| self.is_large) {
+            call.add(success.transition.next.result.as_deref().unwrap_or_default());
+        }
+    }
+
+    /// What the script says of each.
+    fn read(&self, told: Reply) -> Result<Vec<Applied>> {
+        match told.sort()? {
+            Sort::Number(1) => Ok(vec![Applied::Applied(State::Completed); self.successes.len()]),
+            Sort::List(mut told) => {
+                let judged =
+                    |success: &&Success<'_>| judge(success, next(&mut told, "apply")?.sort()?);
+                self.successes.iter().map(judged).collect()
+            }
+            Sort::Number(_) | Sort::Bytes(_) => Err(crate::redis::error::strange("apply")),
+        }
+    }
+}
+
+impl Success<'_> {
+    fn has_large_result(&self) -> bool {
+        let result = &self.transition.next.result;
+        result.as_ref().is_some_and(|result| result.len() > LARGE_BYTES)
+    }
+
+    fn tail(&self, worker: &WorkerId, retention_ms: u64) -> Vec<u8> {
+        let transition = self.transition;
+        let millis = |took: std::time::Duration| u64::try_from(took.as_millis());
+        let tail = Tail {
+            attempts: transition.next.attempts,
+            retention_ms,
+            took_ms: transition.took.map(|took| millis(took).unwrap_or(u64::MAX)),
+            claimed_at: self.claimed_at,
+            worker,
+            result: transition.next.result.as_deref().filter(|_| !self.has_large_result()),
+        };
+        tail.write()
+    }
+}
+
 /// Splits reports so that no task is twice in one wave, in their order.
 fn waves<'a>(others: &[(usize, Id, &'a Transition)]) -> Vec<Vec<(usize, Id, &'a Transition)>> {
     let mut waves: Vec<Vec<_>> = Vec::new();
@@ -243,43 +326,6 @@ fn waves<'a>(others: &[(usize, Id, &'a Transition)]) -> Vec<Vec<(usize, Id, &'a 
         *wave += 1;
     }
     waves
-}
-
-/// The result of a success: small, or large.
-fn result_of<'a>(success: &Success<'a>) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
-    match &success.transition.next.result {
-        Some(result) if result.len() > LARGE_BYTES => (None, Some(result)),
-        Some(result) => (Some(result), None),
-        None => (None, None),
-    }
-}
-
-fn add_success(call: &mut Call, worker: &WorkerId, success: &Success<'_>) {
-    let transition = success.transition;
-    let retention_ms = millis(transition.retention);
-    let (small, large) = result_of(success);
-    let tail = Tail {
-        attempts: transition.next.attempts,
-        retention_ms,
-        took_ms: transition.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
-        run: LastRun {
-            entry: success.entry,
-            claimed_at: success.claimed_at,
-            worker: worker.clone(),
-            started_at: None,
-        },
-        result: small,
-    };
-    let mut bytes = Vec::with_capacity(96);
-    bytes.extend(&retention_ms.to_be_bytes()[2..]);
-    bytes.push(u8::from(large.is_some()));
-    tail.write(&mut bytes);
-    call.add(&success.id.0[..]);
-    call.add(success.entry.text());
-    call.add(bytes);
-    if let Some(result) = large {
-        call.add(result);
-    }
 }
 
 /// What the answer to a success means.

@@ -15,10 +15,11 @@ use windlass_core::{
 
 use super::epoch::entry_of;
 use super::id::Id;
+use super::moves::RunEnd;
 use super::names::read_queues;
 use super::place::stale_term;
 use super::reply::{Reply, next};
-use super::row::{Row, RunEnd, millis};
+use super::row::{Row, millis};
 use super::worker::{read_order, write_order};
 use super::{AT_ONCE, Shared, keys, new_name, scripts};
 use crate::wakes::News;

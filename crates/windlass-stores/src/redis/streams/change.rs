@@ -8,7 +8,8 @@ use windlass_core::store::{Action, ChangeParams, ChangeReply, Changed, Target};
 use windlass_core::{Error, ErrorKind, Result, Timestamp};
 
 use super::id::Id;
-use super::row::{Move, Row};
+use super::moves::Move;
+use super::row::Row;
 use super::{Shared, keys, scripts};
 use crate::changing::Changes;
 use crate::wakes::News;

@@ -9,9 +9,10 @@ use windlass_core::{Claimed, Error, QueueName, Reason, Result, State, Timestamp,
 
 use super::id::Id;
 use super::large::PAYLOAD;
+use super::moves::RunEnd;
 use super::record::Record;
 use super::reply::{Reply, next};
-use super::row::{Row, RunEnd, Running};
+use super::row::{Row, Running};
 use super::{AT_ONCE, Shared, keys, scripts};
 use crate::redis::script::Call;
 
@@ -129,9 +130,7 @@ impl Asking {
                 at.checked_sub(1).filter(|at| *at < self.quotas.len()).ok_or_else(strange)?;
             let queue = &self.quotas[quota].queue;
             let mut rows = Vec::new();
-            while let (Some(_entry), Some(id), Some(record)) =
-                (parts.next(), parts.next(), parts.next())
-            {
+            while let (Some(id), Some(record)) = (parts.next(), parts.next()) {
                 let id = Id::from_stored(&id.bytes()?).ok_or_else(strange)?;
                 let record = Record::read(&record.bytes()?)?;
                 rows.push(Row::claimed(id, queue, record, running.clone()));

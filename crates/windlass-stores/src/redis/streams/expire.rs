@@ -6,7 +6,7 @@ use windlass_core::store::{Duty, DutyReport};
 use windlass_core::{Result, WorkerId};
 
 use super::beat::Search;
-use super::row::RunEnd;
+use super::moves::RunEnd;
 use super::{AT_ONCE, Shared};
 
 impl Shared {

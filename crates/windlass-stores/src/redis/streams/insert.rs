@@ -107,16 +107,24 @@ impl Shared {
                 scripts::INSERT.on(&stems).arg(self.common.options.told_time()).arg(&micros);
             for (_, tasks) in group {
                 call.add(tasks.len());
+                call.add(journal_of(tasks, chunk[0].at));
                 for sent in tasks {
-                    add_task(&mut call, sent, chunk[0].at);
+                    add_task(&mut call, sent);
                 }
             }
             let mut replies = self.ask(call).await?.list()?;
             micros = next(&mut replies, "insert")?.text()?;
             for (_, tasks) in group {
-                let mut told = next(&mut replies, "insert")?.list()?;
+                let mut told = match next(&mut replies, "insert")?.sort()? {
+                    Sort::List(told) => Some(told),
+                    // All are stored.
+                    _ => None,
+                };
                 for sent in tasks {
-                    let told = Told::read(next(&mut told, "insert")?)?;
+                    let told = match &mut told {
+                        Some(told) => Told::read(next(told, "insert")?)?,
+                        None => Told::New,
+                    };
                     answers[sent.at] = Some(self.judge(sent, told, chunk).await?);
                 }
             }
@@ -187,9 +195,19 @@ impl Told {
     }
 }
 
-/// Adds a task to a call; `first` is the place of the call's first task.
-fn add_task(call: &mut Call, sent: &Sent<'_>, first: usize) {
-    let Sent { at, id, task } = sent;
+/// The line of a queue's journal for tasks of one call; `first` is the place of the call's first task.
+fn journal_of(tasks: &[&Sent<'_>], first: usize) -> Vec<u8> {
+    let mut line = Vec::with_capacity(tasks.len() * 17);
+    for sent in tasks {
+        line.push(u8::try_from((sent.at - first) % 256).unwrap_or(u8::MAX));
+        line.extend(sent.id.0);
+    }
+    line
+}
+
+/// Adds a task to a call.
+fn add_task(call: &mut Call, sent: &Sent<'_>) {
+    let task = sent.task;
     let once =
         task.idempotency_key.as_ref().map(|key| idempotency_digest(task.kind.as_str(), key).0);
     let alone = task
@@ -215,11 +233,14 @@ fn add_task(call: &mut Call, sent: &Sent<'_>, first: usize) {
     };
     let extras =
         u8::from(is_large) | u8::from(once.is_some()) << 1 | u8::from(alone.is_some()) << 2;
-    let place = u8::try_from((at - first) % 256).unwrap_or(u8::MAX);
+    let mut head = vec![b'0' + Lane::of(task.priority, 0).0, marks];
+    if when != b'n' || extras > 0 {
+        head.push(when);
+        head.extend(ms.to_be_bytes());
+        head.push(extras);
+    }
+    call.add(head);
     let mut bytes = Vec::with_capacity(64 + if is_large { 0 } else { task.payload.len() });
-    bytes.extend([b'0' + Lane::of(task.priority, 0).0, marks, place, when]);
-    bytes.extend(ms.to_be_bytes());
-    bytes.push(extras);
     let spec = &task.spec;
     let body = Body {
         once,
@@ -237,7 +258,6 @@ fn add_task(call: &mut Call, sent: &Sent<'_>, first: usize) {
         ..Body::default()
     };
     body.write(&mut bytes);
-    call.add(&id.0[..]);
     call.add(bytes);
     if is_large {
         call.add(&task.payload[..]);

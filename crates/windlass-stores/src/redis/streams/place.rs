@@ -9,8 +9,9 @@ use windlass_core::store::Term;
 use windlass_core::{Error, ErrorKind, QueueName, Reason, Result, State, Timestamp};
 
 use super::id::Id;
+use super::moves::{LargeResult, Move};
 use super::reply::{Reply, Sort, next};
-use super::row::{LargeResult, Move, Row};
+use super::row::Row;
 use super::{AT_ONCE, Shared, scripts};
 use crate::redis::error::strange;
 use crate::wakes::News;
