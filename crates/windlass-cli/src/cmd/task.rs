@@ -148,10 +148,16 @@ pub(super) async fn list<F: clap::Args + Query>(
         let (limit, filters) = (args.limit, args.filters.query());
         let path = format!("{route}?limit={limit}{filters}{}", from.unwrap_or_default());
         let answer = caller.get(&path).await?;
+        let page: List = answer.read()?;
         if !args.all {
+            // A store looks through so many tasks at a time; a page on which none of them is wanted is no
+            // answer yet.
+            if page.data.is_empty() && page.next_cursor.is_some() {
+                cursor = page.next_cursor;
+                continue;
+            }
             return desk.output.list(&answer, rows);
         }
-        let page: List = answer.read()?;
         match desk.output.format {
             Format::Jsonl => {
                 page.data.iter().try_for_each(|item| desk.output.line(&one_line(item.get())))?;
