@@ -111,7 +111,7 @@ impl Shared {
         let names = transitions.iter().map(|transition| transition.queue.as_str());
         self.queues.find(session, names).await?;
         // Behind a pooler the claim may go to a server that has crashed since, and is back.
-        let is_one_server = !session.is_closed() && !self.options.is_pooled;
+        let is_one_server = !session.is_closed() && !self.options.is_pooled();
         Ok(if is_one_server { Commit::IsFollowed } else { Commit::Waits })
     }
 
