@@ -130,9 +130,12 @@ async fn nobody_is_refused_for_want_of_a_group() {
     assert_eq!(stage.drain().await, sorted(vec![run.id.clone(), other.id.clone()]));
 }
 
+/// As after a clock that went back: the new stream begins before the old one.
 #[tokio::test]
 async fn entries_of_a_stream_that_was_deleted_do_not_come_again() {
     let stage = Stage::new().await;
+    stage.scene.bring(draft(), State::Cancelled).await;
+    let _: String = stage.run(stage.on("XSETID", LANE).arg("9000000000000-0")).await;
     let run = stage.scene.start(draft()).await;
     stage.delete_key(LANE).await;
     stage.mend().await;
@@ -140,6 +143,8 @@ async fn entries_of_a_stream_that_was_deleted_do_not_come_again() {
     let again = Run { task: stage.scene.claim(&worker, 1).await.remove(0), worker };
     assert_eq!(again.id, run.id);
     assert!(again.epoch > run.epoch, "{:?} after {:?}", again.epoch, run.epoch);
+    stage.expect_refused(&run).await;
+    stage.scene.finish_as(&again, completed(), State::Completed).await;
 }
 
 #[tokio::test]
