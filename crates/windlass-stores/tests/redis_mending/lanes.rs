@@ -135,7 +135,7 @@ async fn nobody_is_refused_for_want_of_a_group() {
 async fn entries_of_a_stream_that_was_deleted_do_not_come_again() {
     let stage = Stage::new().await;
     stage.scene.bring(draft(), State::Cancelled).await;
-    let _: String = stage.run(stage.on("XSETID", LANE).arg("9000000000000-0")).await;
+    let _: String = stage.run(stage.on("XSETID", LANE).arg("4000000000000-0")).await;
     let run = stage.scene.start(draft()).await;
     stage.delete_key(LANE).await;
     stage.mend().await;
