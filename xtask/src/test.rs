@@ -15,9 +15,11 @@ const POWER_CUT_TRIES_POSTGRES: u32 = 1;
 const SQLITE_KILLS: u32 = 4;
 /// Longest that their faults last; the drain after them takes about ten seconds more.
 const SQLITE_SECONDS: u32 = 20;
-/// How long faults last on PostgreSQL, and its server is away once; `torture postgres` does more.
-const POSTGRES_SECONDS: u32 = 20;
-const POSTGRES_OUTAGE_SECONDS: u32 = 4;
+/// Stores with a server of their own: how long faults last on each, and its server is away once.
+/// `torture postgres` and `torture redis` do more.
+const SERVER_STORES: [&str; 2] = ["postgres", "redis"];
+const SERVER_SECONDS: u32 = 20;
+const SERVER_OUTAGE_SECONDS: u32 = 4;
 
 /// Which tests.
 #[derive(clap::Args)]
@@ -53,7 +55,9 @@ pub(crate) fn run(args: &Args) -> Result {
     let is_any_run = tally.passed + tally.failed > 0;
     tally += run_power_cut(args);
     tally += run_sqlite(args);
-    tally += run_postgres(args);
+    for store in SERVER_STORES {
+        tally += run_on_server(args, store);
+    }
     println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     if tally.failed > 0 {
         return Err("tests failed".into());
@@ -118,9 +122,9 @@ fn run_sqlite(args: &Args) -> Tally {
     run_torture(args, || None, &words)
 }
 
-fn run_postgres(args: &Args) -> Tally {
-    let (seconds, outage) = (POSTGRES_SECONDS.to_string(), POSTGRES_OUTAGE_SECONDS.to_string());
-    let words = ["postgres", "--debug", "--seconds", &seconds, "--outage", &outage];
+fn run_on_server(args: &Args, store: &str) -> Tally {
+    let (seconds, outage) = (SERVER_SECONDS.to_string(), SERVER_OUTAGE_SECONDS.to_string());
+    let words = [store, "--debug", "--seconds", &seconds, "--outage", &outage];
     run_torture(args, || None, &words)
 }
 

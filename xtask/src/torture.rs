@@ -28,10 +28,12 @@ enum Attack {
     Sqlite(processes::Args),
     /// The same on a private PostgreSQL, which is restarted now and then and away for a minute once.
     Postgres(processes::ServerArgs),
+    /// The same on a private Redis, whose connections are cut and scripts forgotten besides.
+    Redis(processes::ServerArgs),
     /// The process that is killed by `power-cut`.
     #[command(hide = true)]
     PowerCutLoad(power_cut::LoadArgs),
-    /// What `sqlite` and `postgres` have run for each task.
+    /// What `sqlite`, `postgres` and `redis` have run for each task.
     #[command(hide = true)]
     Handler(processes::HandlerArgs),
     /// A process that ends with its owner.
@@ -45,6 +47,7 @@ pub(crate) fn run(args: Args) -> Result {
         Attack::PowerCutLoad(args) => power_cut::run_load(&args),
         Attack::Sqlite(args) => processes::run_sqlite(&args),
         Attack::Postgres(args) => processes::run_postgres(&args),
+        Attack::Redis(args) => processes::run_redis(&args),
         Attack::Handler(args) => processes::run_handler(&args),
         Attack::Tethered(args) => guard::run_tethered(&args),
     }

@@ -96,7 +96,7 @@ fn a_server_that_may_not_be_asked_is_judged_by_what_it_tells() {
     let words = "ACL SETUSER guest on >secret ~wl:* &wl:{*}:ends &wl:{~}:orders \
                  +@read +@write +@scripting +@pubsub +@connection +info +time";
     let words: Vec<_> = words.split_whitespace().collect();
-    assert_eq!(redis.ask(&words).expect("it answers"), "+OK\r\n");
+    assert_eq!(redis.operate(&words).expect("it answers"), "+OK\r\n");
     let store = format!("redis://guest:secret@127.0.0.1:{}/", redis.port());
     let place = Place::new();
     let refused = place.run(&["stats", "--store", &store]).exits(4);
@@ -109,7 +109,7 @@ fn a_server_that_may_not_be_asked_is_judged_by_what_it_tells() {
     let _worker = Killed(worker.expect("cargo has built the binary"));
     let done = place.run(&["enqueue", "echo", "1", "--store", &store, "--wait"]).exits(0).json();
     assert_eq!(done["result"], 1, "{done}");
-    let denied = redis.ask(&["ACL", "LOG"]).expect("it answers");
+    let denied = redis.operate(&["ACL", "LOG"]).expect("it answers");
     let objects = denied.matches("\r\nobject\r\n").count();
     let settings = denied.matches("\r\nobject\r\n$10\r\nconfig|get\r\n").count();
     assert_eq!(objects, settings, "nothing else was denied: {denied}");
@@ -124,7 +124,7 @@ fn what_the_leader_mends_is_counted() {
     let repairs = || json(&server.get("/api/v1/stats").1)["store"]["repairs_total"].clone();
     let (status, answer) = server.post("/api/v1/tasks", "{}");
     assert_eq!((status, repairs()), (201, 0.into()), "{answer}");
-    assert_eq!(redis.ask(&["DEL", "wl:{default}:st"]).expect("it answers"), ":1\r\n");
+    assert_eq!(redis.operate(&["DEL", "wl:{default}:st"]).expect("it answers"), ":1\r\n");
     until("the counters are mended", || repairs() == 1);
     let counts = json(&server.get("/api/v1/stats").1)["tasks"]["by_state"].clone();
     assert_eq!(counts["pending"], 1, "{counts}");
@@ -133,7 +133,7 @@ fn what_the_leader_mends_is_counted() {
 /// A client of the server as one of its users: each of our processes is one of its own.
 fn user(redis: &RedisServer, name: &str) -> String {
     let words = ["ACL", "SETUSER", name, "on", ">secret", "~*", "&*", "+@all"];
-    assert_eq!(redis.ask(&words).expect("it answers"), "+OK\r\n");
+    assert_eq!(redis.operate(&words).expect("it answers"), "+OK\r\n");
     format!("redis://{name}:secret@127.0.0.1:{}/", redis.port())
 }
 
@@ -200,7 +200,7 @@ fn an_idle_worker_that_does_not_lead_sends_at_most_two_commands_a_second() {
             server.post("/api/v1/tasks", &format!(r#"{{"queue":"other-{number}"}}"#));
         assert_eq!(status, 201, "{answer}");
     }
-    let exists = |key: &str| redis.ask(&["EXISTS", key]).is_ok_and(|told| told == ":1\r\n");
+    let exists = |key: &str| redis.operate(&["EXISTS", key]).is_ok_and(|told| told == ":1\r\n");
     until("someone leads", || exists("wl:{~}:lead"));
     let worker = place.command().args(["worker", "--store", &idles]).stderr(Stdio::null()).spawn();
     let _worker = Killed(worker.expect("cargo has built the binary"));

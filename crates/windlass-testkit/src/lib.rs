@@ -10,6 +10,8 @@
 //! - [`faults`]: a store that fails on demand, around one that works.
 //! - [`fleet`]: workers on one store in memory, driven by paused time.
 //! - [`servers`]: private servers, started by the tests and gone with them.
+//! - [`load`]: a store under load, while something is done to its server.
+//! - [`model`]: many callers at once, held against a model.
 //! - [`proxy`]: stands between a store and its server and spoils the connection on demand.
 //!
 //! Time is shifted, never slept; nothing is mocked.
@@ -22,6 +24,9 @@ pub mod conformance;
 pub mod draft;
 pub mod faults;
 pub mod fleet;
+pub mod health;
+pub mod load;
+pub mod model;
 pub mod proxy;
 pub mod scene;
 pub mod sequence;
@@ -32,6 +37,8 @@ pub use clock::TokioClock;
 pub use draft::Draft;
 pub use faults::{Faults, FaultyStore, Method};
 pub use fleet::{Fleet, Seat};
+pub use health::assert_healthy;
+pub use load::Load;
 pub use proxy::Proxy;
 pub use scene::{Run, Scene, check};
 pub use servers::{PgBouncer, PostgresServer, RedisCluster, RedisServer};

@@ -80,6 +80,8 @@ impl Rules {
 /// A trap that no request has sprung yet.
 struct Armed {
     needle: Vec<u8>,
+    /// So many that it lets pass before.
+    spared: usize,
     sprung: oneshot::Sender<()>,
 }
 
@@ -134,9 +136,23 @@ impl Proxy {
     /// request gets through, the server answers, the answer is dropped and the connection cut. Other
     /// connections are left alone.
     pub fn ambush(&self, needle: &[u8]) -> Ambush {
+        self.arm(needle, 0)
+    }
+
+    /// The same for a request of any sort, after so many others. What is read at once counts as one.
+    pub fn ambush_after(&self, spared: usize) -> Ambush {
+        self.arm(&[], spared)
+    }
+
+    fn arm(&self, needle: &[u8], spared: usize) -> Ambush {
         let (sprung, wait) = oneshot::channel();
-        *self.shared.ambush.lock() = Some(Armed { needle: needle.to_vec(), sprung });
+        *self.shared.ambush.lock() = Some(Armed { needle: needle.to_vec(), spared, sprung });
         Ambush(wait)
+    }
+
+    /// Gives an ambush up; true when nobody has walked into it.
+    pub fn call_off(&self) -> bool {
+        self.shared.ambush.lock().take().is_some()
     }
 }
 
@@ -196,8 +212,12 @@ impl Fate {
     /// Looks whether a request walks into the ambush.
     fn watch(&self, request: &[u8]) {
         let mut ambush = self.shared.ambush.lock();
-        let is_prey = ambush.as_ref().is_some_and(|armed| contains(request, &armed.needle));
-        if is_prey && let Some(armed) = ambush.take() {
+        let Some(armed) = ambush.as_mut().filter(|armed| contains(request, &armed.needle)) else {
+            return;
+        };
+        if armed.spared > 0 {
+            armed.spared -= 1;
+        } else if let Some(armed) = ambush.take() {
             *self.doom.lock() = Some(armed.sprung);
         }
     }

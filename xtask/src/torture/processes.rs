@@ -3,12 +3,13 @@
 //!
 //! [`load`] submits over HTTP and writes down what it sent and was told; [`handler`] is what runs for
 //! each task and writes down that it ran; [`faults`] disturbs the [`process`]es and the store on which
-//! they stand ([`ground`]), and writes down when.
+//! they stand ([`ground`], one of [`grounds`]), and writes down when.
 //! Then everybody is left in peace until nothing is left to do, the processes are stopped in order,
 //! and `windlass_testkit::audit` compares these journals with the store.
 
 mod faults;
 mod ground;
+mod grounds;
 mod handler;
 mod http;
 mod journal;
@@ -29,7 +30,7 @@ use windlass_core::{State, Store, TaskRecord};
 use windlass_testkit::audit::{self, Dump, Fact, Findings, Setting};
 
 use self::faults::{Deeds, Fleet, Plan};
-use self::ground::Ground;
+use self::ground::Lay;
 pub(crate) use self::handler::{HandlerArgs, run_handler};
 use self::http::Port;
 use self::journal::Journal;
@@ -116,6 +117,7 @@ struct Attack {
     torture: &'static str,
     name: &'static str,
     roles: &'static [Role],
+    ground: Lay,
     seed: u64,
     plan: Plan,
 }
@@ -124,19 +126,33 @@ struct Attack {
 pub(crate) fn run_sqlite(args: &Args) -> Result {
     let at_most = Duration::try_from_secs_f64(args.seconds.unwrap_or(180.0))?;
     let plan = Plan { kills: args.kills.unwrap_or(20), at_most, outage: None };
-    run("sqlite", args, Topology::Both, plan)
+    run(("sqlite", grounds::sqlite::lay), args, Topology::Both, plan)
 }
 
 /// Processes on a private PostgreSQL that waits for the disk.
-pub(crate) fn run_postgres(server: &ServerArgs) -> Result {
+pub(crate) fn run_postgres(args: &ServerArgs) -> Result {
+    run_on_server(("postgres", grounds::postgres::lay), args)
+}
+
+/// Processes on a private Redis that waits for the disk.
+pub(crate) fn run_redis(args: &ServerArgs) -> Result {
+    run_on_server(("redis", grounds::redis::lay), args)
+}
+
+fn run_on_server(store: (&'static str, Lay), server: &ServerArgs) -> Result {
     let args = &server.args;
     let at_most = Duration::try_from_secs_f64(args.seconds.unwrap_or(300.0))?;
     let outage = Duration::try_from_secs_f64(server.outage)?;
     let plan = Plan { kills: args.kills.unwrap_or(u32::MAX), at_most, outage: Some(outage) };
-    run("postgres", args, Topology::Fleet, plan)
+    run(store, args, Topology::Fleet, plan)
 }
 
-fn run(torture: &'static str, args: &Args, topology: Topology, plan: Plan) -> Result {
+fn run(
+    (torture, ground): (&'static str, Lay),
+    args: &Args,
+    topology: Topology,
+    plan: Plan,
+) -> Result {
     guard::listen_for_interrupts()?;
     let binary = match &args.binary {
         Some(binary) => binary.canonicalize()?,
@@ -152,7 +168,7 @@ fn run(torture: &'static str, args: &Args, topology: Topology, plan: Plan) -> Re
     };
     let mut is_any_wrong = false;
     for (name, roles) in topologies {
-        let attack = Attack { torture, name, roles, seed, plan };
+        let attack = Attack { torture, name, roles, ground, seed, plan };
         is_any_wrong |= !attack.run(&binary)?;
     }
     if is_any_wrong {
@@ -179,12 +195,10 @@ impl Attack {
 
     fn judge(&self, binary: &Path, folder: &Path) -> Result<bool> {
         let started = Instant::now();
-        let ground =
-            if self.plan.outage.is_some() { Ground::server() } else { Ground::file(folder) };
         let yard = Yard {
             binary: binary.into(),
             folder: folder.into(),
-            ground,
+            ground: (self.ground)(folder),
             journal: Arc::new(Journal::open(folder, "processes")?),
             serial: AtomicU32::new(1),
         };
@@ -243,6 +257,7 @@ impl Attack {
             "pauses": deeds.pauses,
             "terminations": deeds.terminations,
             "store_restarts": deeds.store_restarts,
+            "store_nuisances": deeds.nuisances,
             "store_away_ms_max": u64::try_from(deeds.store_away_max.as_millis()).ok(),
             "counts": findings.counts,
             "drain_ms_max": u64::try_from(times.drain_max.as_millis()).ok(),

@@ -1,12 +1,14 @@
 -- apply: record runs that succeeded, each only while its lease is valid, and claim the next tasks.
--- ARGV[2] where the claim's arguments begin, or 0; ARGV[3] count of groups; then for each group, whose
+-- ARGV[2] where the claim's arguments begin, or 0; ARGV[3] count of groups; ARGV[4] 1 if the entry of a
+--   lease is enough to know that it is valid, else 0; then for each group, whose
 --   runs are of one queue and kept alike, with results that are all large or none: number of the queue in
 --   KEYS, retention in ms, 1 when results are large, count, and of all runs the task ids, then the
---   entries, then the tails, then the large results. No task is named twice.
+--   entries, then the tails, then the large results, then if ARGV[4] is 0 the times of their claims. No task
+--   is named twice.
 -- returns {time, claim's reply or 0, for each group 1 all are recorded |
 --   {1 recorded | 0 no such task | its record, ...}}
 local OLD_MS = 30000
-local claim_at, at, reply = tonumber(ARGV[2]), 4, { now, 0 }
+local claim_at, is_certain, at, reply = tonumber(ARGV[2]), ARGV[4] == '1', 5, { now, 0 }
 local updated = pack('>I6', now)
 for g = 1, tonumber(ARGV[3]) do
   local queue, retention, count = KEYS[tonumber(ARGV[at])], ARGV[at + 1], tonumber(ARGV[at + 3])
@@ -14,7 +16,8 @@ for g = 1, tonumber(ARGV[3]) do
   local first = at + 4
   local entries_at, tails_at = first + count - 1, first + 2 * count - 1
   local results_at = first + 3 * count - 1
-  at = results_at + 1 + (is_large and count or 0)
+  local claims_at = results_at + (is_large and count or 0)
+  at = claims_at + 1 + (is_certain and 0 or count)
 
   local until_ms = now + tonumber(retention)
   if until_ms > LATEST then until_ms = LATEST end
@@ -26,7 +29,9 @@ for g = 1, tonumber(ARGV[3]) do
     local record, entry = records[i], ARGV[entries_at + i]
     if not record then
       answers[i] = 0
-    elseif stands_under(record, entry) and #record > #entry + HEAD then
+    elseif stands_under(record, entry) and #record > #entry + HEAD
+      and (is_certain
+        or is_held_since(queue, sub(record, #entry + 3, #entry + 3), entry, tonumber(ARGV[claims_at + i]))) then
       local id, head = ARGV[first + i - 1], #entry + 2
       local lane, is_cancelled, marks = byte(record, head + 1, head + 3)
       accepted = accepted + 1

@@ -1,19 +1,20 @@
 -- beat: what queues have to tell a worker that has just given a sign of life.
 -- ARGV[2] worker, ARGV[3] 1 to ask whether it holds something; then for each queue: count, and for each
---   report of progress task id, entry, the progress as JSON
+--   report of progress task id, entry, the time of its claim or empty, the progress as JSON
 -- returns for each queue {1 when it holds something, ids of tasks whose cancellation was asked for while
 --   they run ...}
 local worker, is_asked, at, reply = ARGV[2], ARGV[3] == '1', 4, {}
 for k = 1, #KEYS do
   local queue, count = KEYS[k], tonumber(ARGV[at])
-  for report = at + 1, at + count * 3, 3 do
-    local id, own = ARGV[report], ARGV[report + 1] .. ' p'
+  for report = at + 1, at + count * 4, 4 do
+    local id, entry = ARGV[report], ARGV[report + 1]
     local record = call('HGET', queue .. 'd', id)
-    if record and sub(record, 1, #own) == own then
-      call('HSET', queue .. 'g', id, ARGV[report + 2])
+    if record and stands_under(record, entry)
+      and is_held_since(queue, sub(record, #entry + 3, #entry + 3), entry, tonumber(ARGV[report + 2])) then
+      call('HSET', queue .. 'g', id, ARGV[report + 3])
     end
   end
-  at = at + 1 + count * 3
+  at = at + 1 + count * 4
   local answer, holds = call('HKEYS', queue .. 'cr'), 0
   for lane = 0, 7 do
     if is_asked and holds == 0 and call('EXISTS', queue .. 's:' .. lane) == 1 then

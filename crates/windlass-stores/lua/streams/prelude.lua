@@ -202,6 +202,16 @@ local function cut(queue, lane)
   return oldest and oldest[3] or 0
 end
 
+-- True when an entry of a lane is held since a claim of this time (of any, if it is not known). The entry
+-- alone does not tell: a server that was restarted without its last moments gives out again what it does
+-- not know to have given out, later.
+local function is_held_since(queue, lane, entry, claimed_at)
+  if not held_in(queue, lane, entry, entry, 1)[1] then return false end
+  if not claimed_at then return true end
+  local claim = call('XREVRANGE', queue .. 'c:' .. lane, entry, '-', 'COUNT', 1)[1]
+  return claim ~= nil and tonumber(claim[2][2]) == claimed_at
+end
+
 -- Refuses a leader of an older term; true when it may go on.
 local function is_current(queue, term)
   local highest = call('GET', queue .. 'term')

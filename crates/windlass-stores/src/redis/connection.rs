@@ -13,14 +13,16 @@ use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisResult,
-    TlsCertificates, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue,
+    RedisResult, TlsCertificates, Value,
 };
-use windlass_core::Result;
+use windlass_core::{Result, Timestamp};
 
-use super::error::{classify, is_connection_spent, is_script_missing};
+use super::error::{classify, is_connection_spent, is_script_missing, strange};
 use super::options::{RedisOptions, Servers};
 use super::script::{Call, Script};
+
+const READ_CLOCK: &str = "read the clock";
 
 /// Longest that making a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -28,9 +30,23 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// A connection that is made when it is first needed, and made anew when it broke.
 pub(super) struct Link {
     options: Arc<RedisOptions>,
-    wire: Mutex<Option<(u64, Wire)>>,
+    made: Mutex<Option<Made>>,
     /// One connects, the others wait for it.
     connecting: tokio::sync::Mutex<u64>,
+}
+
+/// A connection that was made.
+#[derive(Clone)]
+struct Made {
+    number: u64,
+    wire: Wire,
+    since: Option<Timestamp>,
+}
+
+/// One connection, as long as it lasts: what is sent over it never reaches a later run of the server.
+pub(super) struct Line<'a> {
+    link: &'a Link,
+    made: Made,
 }
 
 #[derive(Clone)]
@@ -52,22 +68,81 @@ impl Wire {
 
 impl Link {
     pub(super) fn new(options: Arc<RedisOptions>) -> Self {
-        Self { options, wire: Mutex::new(None), connecting: tokio::sync::Mutex::new(0) }
+        Self { options, made: Mutex::new(None), connecting: tokio::sync::Mutex::new(0) }
     }
 
     /// Calls a script.
     pub(super) async fn call(&self, call: Call) -> Result<Value> {
-        let Call { script, command } = call;
-        self.send(script.name, &command, Some(script)).await
+        self.line().await?.call(call).await
     }
 
     /// Sends a plain command.
     pub(super) async fn command(&self, operation: &str, command: &Cmd) -> Result<Value> {
-        self.send(operation, command, None).await
+        self.line().await?.send(operation, command, None).await
     }
 
-    async fn send(&self, operation: &str, command: &Cmd, script: Option<&Script>) -> Result<Value> {
-        let (number, mut wire) = self.wire().await?;
+    /// What time it is by the server's clock, or the one that a test has set.
+    pub(super) async fn now(&self) -> Result<Timestamp> {
+        if let Some(clock) = &self.options.clock {
+            return Ok(clock.now());
+        }
+        read_time(self.command(READ_CLOCK, &redis::cmd("TIME")).await?)
+    }
+
+    /// The connection that there is, or a new one.
+    pub(super) async fn line(&self) -> Result<Line<'_>> {
+        if let Some(made) = self.made.lock().clone() {
+            return Ok(Line { link: self, made });
+        }
+        let mut count = self.connecting.lock().await;
+        if let Some(made) = self.made.lock().clone() {
+            return Ok(Line { link: self, made });
+        }
+        *count += 1;
+        let mut wire = connect(&self.options, self.options.answer_max)
+            .await
+            .map_err(|cause| classify("connect to a server", cause))?;
+        let since = match (&self.options.clock, &wire) {
+            (_, Wire::Cluster(_)) => None,
+            (Some(clock), Wire::Single(_)) => Some(clock.now()),
+            (None, Wire::Single(_)) => {
+                let told = wire.send(&redis::cmd("TIME")).await;
+                Some(read_time(told.map_err(|cause| classify(READ_CLOCK, cause))?)?)
+            }
+        };
+        let made = Made { number: *count, wire, since };
+        *self.made.lock() = Some(made.clone());
+        Ok(Line { link: self, made })
+    }
+
+    fn drop_made(&self, number: u64) {
+        let mut made = self.made.lock();
+        if made.as_ref().is_some_and(|made| made.number == number) {
+            *made = None;
+        }
+    }
+}
+
+impl Line<'_> {
+    /// Whether the server is the same as at that time: it was not restarted since. Nobody can tell on a
+    /// Cluster, whose driver connects to nodes anew unseen.
+    pub(super) fn lasts_since(&self, time: Timestamp) -> bool {
+        self.made.since.is_some_and(|since| since <= time)
+    }
+
+    /// Calls a script.
+    pub(super) async fn call(&mut self, call: Call) -> Result<Value> {
+        let Call { script, command } = call;
+        self.send(script.name, &command, Some(script)).await
+    }
+
+    async fn send(
+        &mut self,
+        operation: &str,
+        command: &Cmd,
+        script: Option<&Script>,
+    ) -> Result<Value> {
+        let wire = &mut self.made.wire;
         let mut answer = wire.send(command).await;
         // The server was restarted, or someone has flushed its scripts.
         if let (Err(cause), Some(script)) = (&answer, script)
@@ -77,35 +152,22 @@ impl Link {
         }
         answer.map_err(|cause| {
             if is_connection_spent(&cause) {
-                self.drop_wire(number);
+                self.link.drop_made(self.made.number);
             }
             classify(operation, cause)
         })
     }
+}
 
-    async fn wire(&self) -> Result<(u64, Wire)> {
-        if let Some(made) = self.wire.lock().clone() {
-            return Ok(made);
-        }
-        let mut count = self.connecting.lock().await;
-        if let Some(made) = self.wire.lock().clone() {
-            return Ok(made);
-        }
-        *count += 1;
-        let wire = connect(&self.options, self.options.answer_max)
-            .await
-            .map_err(|cause| classify("connect to a server", cause))?;
-        let made = (*count, wire);
-        *self.wire.lock() = Some(made.clone());
-        Ok(made)
-    }
-
-    fn drop_wire(&self, number: u64) {
-        let mut wire = self.wire.lock();
-        if wire.as_ref().is_some_and(|(made, _)| *made == number) {
-            *wire = None;
-        }
-    }
+fn read_time(told: Value) -> Result<Timestamp> {
+    let told = match told {
+        // A Cluster may answer by node.
+        Value::Map(mut nodes) if !nodes.is_empty() => nodes.swap_remove(0).1,
+        other => other,
+    };
+    let (seconds, micros) =
+        <(i64, i64)>::from_redis_value(told).map_err(|_| strange(READ_CLOCK))?;
+    Ok(Timestamp::from_millis(seconds * 1_000 + micros / 1_000))
 }
 
 async fn connect(options: &RedisOptions, answer_max: Duration) -> RedisResult<Wire> {

@@ -15,8 +15,6 @@ const VERSION_MIN: (u64, u64) = (6, 2);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ServerFacts {
     pub(super) version: String,
-    /// Another after every restart.
-    pub(super) run_id: String,
     /// How it treats its memory's end; unknown where it may not be asked.
     pub(super) eviction: Option<String>,
     pub(super) durability: Durability,
@@ -36,12 +34,7 @@ impl ServerFacts {
         let append = ask(link, "appendonly").await.or(off);
         let fsync = ask(link, "appendfsync").await;
         let eviction = ask(link, "maxmemory-policy").await.or_else(|| line("maxmemory_policy"));
-        Ok(Self {
-            durability: durability(append.as_deref(), fsync.as_deref()),
-            run_id: line("run_id").unwrap_or_default(),
-            version,
-            eviction,
-        })
+        Ok(Self { durability: durability(append.as_deref(), fsync.as_deref()), version, eviction })
     }
 
     /// The policy by which it throws keys away, if it may do so.
@@ -127,7 +120,6 @@ mod tests {
     fn facts(version: &str, eviction: &str) -> ServerFacts {
         ServerFacts {
             version: version.into(),
-            run_id: String::new(),
             eviction: Some(eviction.into()),
             durability: Durability::Durable,
         }

@@ -54,7 +54,7 @@ use windlass_core::{
     Error, ErrorKind, NewTask, QueueName, Result, Store, TaskId, TaskRecord, WorkerId,
 };
 
-use super::connection::Link;
+use super::connection::{Line, Link};
 use super::options::RedisOptions;
 use super::script::Call;
 use super::server::ServerFacts;
@@ -160,6 +160,12 @@ impl Shared {
     async fn ask(&self, call: Call) -> Result<Reply> {
         let name = call.script.name;
         Ok(Reply::new(name, self.link.call(call).await?))
+    }
+
+    /// Calls a script over a connection as it was when the call was made.
+    async fn ask_over(line: &mut Line<'_>, call: Call) -> Result<Reply> {
+        let name = call.script.name;
+        Ok(Reply::new(name, line.call(call).await?))
     }
 
     fn stem(&self, queue: &QueueName) -> String {

@@ -16,9 +16,7 @@ use windlass_stores::postgres::{PostgresOptions, PostgresStore};
 use windlass_testkit::draft::{draft, until_finished};
 use windlass_testkit::scene::{HOUR, LEASE, MS, SECOND, claim_of, completed, failed};
 use windlass_testkit::servers::PostgresServer;
-use windlass_testkit::{Draft, Proxy, Run, Scene, Subject};
-
-use crate::assert_healthy;
+use windlass_testkit::{Draft, Proxy, Run, Scene, Subject, assert_healthy};
 
 /// Ends transactions.
 const COMMIT: &[u8] = b"COMMIT";

@@ -8,8 +8,7 @@ use windlass_core::{Result, Store, WorkerId};
 use windlass_testkit::servers::PostgresServer;
 use windlass_testkit::servers::postgres::Care;
 
-use crate::load::Load;
-use crate::{a_moment, operate};
+use crate::{load, operate};
 
 /// Longest that a call may take when there is no connection for it.
 const BOUND: Duration = Duration::from_secs(15);
@@ -44,14 +43,16 @@ async fn beat(store: &Arc<dyn Store>, name: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_any_connection_calls_fail_and_resume_when_there_is_room() {
     let (server, url) = start("crowded").await;
-    let load = Load::start(&url).await;
-    a_moment().await;
+    let load = load(&url).await;
+    load.goes_on().await;
     for _ in 0..3 {
-        operate(&server, NO_ROOM).await;
-        operate(&server, EVICT).await;
-        a_moment().await;
+        let evict = async {
+            operate(&server, NO_ROOM).await;
+            operate(&server, EVICT).await;
+        };
+        load.is_hit_by(evict).await;
         operate(&server, ROOM).await;
-        a_moment().await;
+        load.goes_on().await;
     }
     load.end().await;
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 use windlass_testkit::servers::PostgresServer;
 use windlass_testkit::servers::postgres::Care;
 
-use crate::load::Load;
-use crate::operator;
+use crate::{load, operator};
 
 /// Tables that hot statements read; `delta` has no index, it is read as a whole on purpose.
 const SCANS: &str = "SELECT relname::text, seq_scan, coalesce(idx_scan, 0),
@@ -23,7 +22,7 @@ async fn no_hot_table_is_walked_through_as_a_whole() {
     drop(windlass_stores::open(&url).await.unwrap());
     let operator = operator(&server).await;
     operator.batch_execute("SELECT pg_stat_reset()").await.unwrap();
-    let load = Load::start(&url).await;
+    let load = load(&url).await;
     // The server adds up at most once a second, and when it does not work.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let rows = operator.query(SCANS, &[]).await.unwrap();

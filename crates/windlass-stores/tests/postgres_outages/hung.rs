@@ -12,13 +12,11 @@ use windlass_core::store::{
     WorkerCard,
 };
 use windlass_core::{Claimed, State, Store, TaskId, WorkerId};
-use windlass_testkit::Proxy;
 use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::proxy::{Flow, Way};
 use windlass_testkit::scene::completed;
 use windlass_testkit::servers::PostgresServer;
-
-use crate::assert_healthy;
+use windlass_testkit::{Proxy, assert_healthy};
 
 /// That of a worker as it is by default.
 const LEASE: Duration = Duration::from_secs(15);

@@ -8,13 +8,10 @@ mod ambiguous;
 mod crowded;
 mod fresh;
 mod hung;
-mod load;
 mod restarts;
 
-use windlass_core::Store;
-use windlass_core::store::{Depth, Finding, Severity};
 use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
-use windlass_testkit::servers::PostgresServer;
+use windlass_testkit::{Load, PostgresServer};
 
 /// Ends all connections but one's own.
 const TERMINATE: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -35,17 +32,7 @@ async fn operate(server: &PostgresServer, text: &str) {
     operator(server).await.batch_execute(text).await.unwrap();
 }
 
-/// Lets the load go on for a while; nothing that is awaited.
-async fn a_moment() {
-    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
-}
-
-/// Nothing is wrong with a store, but that the tests' server does not wait for the disk.
-async fn assert_healthy(store: &dyn Store) {
-    let findings = store.inspect(Depth::Full).await.unwrap().findings;
-    let is_problem = |finding: &&Finding| {
-        finding.severity == Severity::Problem && finding.subject != "durability"
-    };
-    let problems: Vec<_> = findings.iter().filter(is_problem).collect();
-    assert!(problems.is_empty(), "{problems:#?}");
+/// A load on a schema of a server.
+async fn load(url: &str) -> Load {
+    Load::start(windlass_stores::open(url).await.unwrap())
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use windlass_testkit::servers::PostgresServer;
 use windlass_testkit::servers::postgres::{Care, Stop};
 
-use crate::load::Load;
-use crate::{TERMINATE, a_moment, operate};
+use crate::{TERMINATE, load, operate};
 
 /// Longer than any pause between two tries to connect.
 const AWAY: Duration = Duration::from_secs(3);
@@ -14,37 +13,39 @@ const AWAY: Duration = Duration::from_secs(3);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarts_cut_connections_and_read_only_times_lose_nothing() {
     let server = PostgresServer::start(Care::Durable);
-    let load = Load::start(&server.tcp_url("outage")).await;
-    a_moment().await;
+    let load = load(&server.tcp_url("outage")).await;
+    load.goes_on().await;
     for how in [Stop::Fast, Stop::Immediate, Stop::Immediate] {
-        server.stop(how);
-        a_moment().await;
+        load.is_hit_by(async { server.stop(how) }).await;
         server.launch();
-        a_moment().await;
+        load.goes_on().await;
     }
     for _ in 0..5 {
         operate(&server, TERMINATE).await;
-        a_moment().await;
+        load.goes_on().await;
     }
-    operate(&server, "ALTER DATABASE postgres SET default_transaction_read_only = on").await;
-    operate(&server, TERMINATE).await;
-    a_moment().await;
+    let forbid = async {
+        let text = "ALTER DATABASE postgres SET default_transaction_read_only = on";
+        operate(&server, text).await;
+        operate(&server, TERMINATE).await;
+    };
+    load.is_hit_by(forbid).await;
     let lift = "SET transaction_read_only = off;
         ALTER DATABASE postgres RESET default_transaction_read_only";
     operate(&server, lift).await;
     operate(&server, TERMINATE).await;
-    a_moment().await;
+    load.goes_on().await;
     load.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_away_for_long_is_taken_up_again() {
     let server = PostgresServer::start(Care::Durable);
-    let load = Load::start(&server.tcp_url("away")).await;
-    a_moment().await;
-    server.stop(Stop::Immediate);
+    let load = load(&server.tcp_url("away")).await;
+    load.goes_on().await;
+    load.is_hit_by(async { server.stop(Stop::Immediate) }).await;
     tokio::time::sleep(AWAY).await;
     server.launch();
-    a_moment().await;
+    load.goes_on().await;
     load.end().await;
 }

@@ -8,13 +8,10 @@ use windlass_core::store::{
 };
 use windlass_core::{ErrorKind, Store, WorkerId};
 use windlass_stores::redis::RedisOptions;
-use windlass_stores::redis::driver::cmd;
 use windlass_stores::redis::streams::StreamsStore;
 use windlass_testkit::RedisServer;
 use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::servers::redis::Keeping;
-
-use crate::restarts::operate;
 
 async fn open(server: &RedisServer) -> StreamsStore {
     let options = RedisOptions::of_url(&server.url("losses")).unwrap();
@@ -77,7 +74,7 @@ async fn after_a_wipe_everything_goes_on_with_what_comes_in() {
     let worker = WorkerId::new("worker");
     beat(&store, &worker).await;
     run(&store, &worker).await;
-    operate(&server, &cmd("FLUSHALL")).await;
+    assert_eq!(server.operate(&["FLUSHALL"]).unwrap(), "+OK\r\n");
     let quotas = vec![Quota::of(queue("main"), 1)];
     let params = ClaimParams { worker: worker.clone(), quotas, limit: 1, suspects_at_most: 1 };
     let error = store.claim(params).await.unwrap_err();

@@ -4,6 +4,8 @@
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
-mod load;
+mod ambiguous;
+mod cut;
+mod forgotten;
 mod losses;
 mod restarts;

@@ -91,6 +91,8 @@ pub enum Fact {
     StoreStopped,
     /// It answers again.
     StoreBack,
+    /// Its connections are about to be cut, or something like it; what was done is for people.
+    StoreAnnoyed { how: String },
     /// From here on nobody disturbs anything.
     FaultsOver,
     /// Nothing waits and nothing runs.
@@ -177,6 +179,7 @@ impl fmt::Display for Line {
             }
             Fact::StoreStopped => f.write_str("store-stopped"),
             Fact::StoreBack => f.write_str("store-back"),
+            Fact::StoreAnnoyed { how } => write!(f, "store-annoyed {how}"),
             Fact::FaultsOver => f.write_str("faults-over"),
             Fact::Drained => f.write_str("drained"),
         }
@@ -241,6 +244,7 @@ fn parse(text: &str) -> Option<Line> {
         }
         ["store-stopped"] => Fact::StoreStopped,
         ["store-back"] => Fact::StoreBack,
+        ["store-annoyed", ref how @ ..] => Fact::StoreAnnoyed { how: how.join(" ") },
         ["faults-over"] => Fact::FaultsOver,
         ["drained"] => Fact::Drained,
         _ => return None,

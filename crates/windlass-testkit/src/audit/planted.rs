@@ -378,8 +378,8 @@ fn a_crash_is_noticed_late_unless_the_store_was_away() {
     assert_eq!((findings.violations, findings.counts.recovery_ms_max), (Vec::new(), 1_500));
 }
 
-#[test]
-fn an_outage_of_the_store_is_counted_as_a_crash() {
+/// A crash for which there is no other reason than what was done to the store.
+fn check_crash_by_store(done: &[(u64, Fact)]) {
     check(Invariant::BudgetsAreKept, |it| {
         it.forget(|fact| matches!(fact, Fact::ProcessKilled { .. }));
         for line in &mut it.lines {
@@ -388,9 +388,27 @@ fn an_outage_of_the_store_is_counted_as_a_crash() {
             }
         }
         it.say(LATE, Fact::ProcessTerminated { process: VICTIM });
-        it.say(11_000, Fact::StoreStopped);
-        it.say(12_000, Fact::StoreBack);
+        for (at, fact) in done {
+            it.say(*at, fact.clone());
+        }
     });
+}
+
+#[test]
+fn an_outage_of_the_store_is_counted_as_a_crash() {
+    check_crash_by_store(&[(11_000, Fact::StoreStopped), (12_000, Fact::StoreBack)]);
+}
+
+#[test]
+fn a_cut_connection_is_counted_as_a_crash() {
+    check_crash_by_store(&[(11_000, Fact::StoreAnnoyed { how: "CLIENT KILL".into() })]);
+}
+
+#[test]
+fn what_was_done_to_a_store_is_read_as_it_was_written() {
+    let line =
+        Line { at: at(1), fact: Fact::StoreAnnoyed { how: "CLIENT KILL TYPE normal".into() } };
+    assert_eq!(line.to_string().parse::<Line>().unwrap(), line);
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(super) struct Story {
     pub(super) processes: BTreeMap<ProcessId, Process>,
     /// When the store was away; the last may have no end.
     pub(super) outages: Vec<(Moment, Option<Moment>)>,
+    /// When the store was disturbed without going away: an excuse for nothing.
+    nuisances: Vec<Moment>,
     pub(super) faults_over: Option<Moment>,
     pub(super) drained: Option<Moment>,
 }
@@ -110,12 +112,13 @@ impl Story {
         process.is_some_and(|process| process.was_disturbed(from, before))
     }
 
-    /// Whether the store was away at some time of the span.
+    /// Whether the store was away, or lost its connections, at some time of the span.
     pub(super) fn was_store_away(&self, from: Moment, to: Moment) -> bool {
         let is_within = |(stopped, back): &(Moment, Option<Moment>)| {
             *stopped <= to && back.is_none_or(|back| back >= from)
         };
         self.outages.iter().any(is_within)
+            || self.nuisances.iter().any(|at| (from..=to).contains(at))
     }
 
     /// All times at which something was disturbed, in the order of their beginnings. What is paused
@@ -215,6 +218,7 @@ impl Story {
                     *back = Some(at);
                 }
             }
+            Fact::StoreAnnoyed { .. } => self.nuisances.push(at),
             Fact::FaultsOver => self.faults_over = Some(at),
             Fact::Drained => self.drained = Some(at),
         }

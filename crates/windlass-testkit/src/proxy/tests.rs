@@ -139,6 +139,23 @@ async fn an_ambush_drops_the_answer_of_its_prey_and_of_nobody_else() {
 }
 
 #[tokio::test]
+async fn an_ambush_may_spare_some_and_be_called_off() {
+    let (proxy, _told) = start().await;
+    let mut stream = connect(&proxy).await;
+    let ambush = proxy.ambush_after(1);
+    assert_eq!(answer_of(&mut stream, b"a").await.unwrap(), b"aa");
+    stream.write_all(b"b").await.unwrap();
+    ambush.sprung().await;
+    check_ended(&mut stream).await;
+    assert!(!proxy.call_off(), "someone has walked into it");
+    let _ambush = proxy.ambush_after(1);
+    let mut stream = connect(&proxy).await;
+    answer_of(&mut stream, b"c").await.unwrap();
+    assert!(proxy.call_off(), "nobody has walked into it");
+    assert_eq!(answer_of(&mut stream, b"d").await.unwrap(), b"dd");
+}
+
+#[tokio::test]
 async fn a_dropped_proxy_leaves_no_connection() {
     let (proxy, _told) = start().await;
     let mut stream = connect(&proxy).await;

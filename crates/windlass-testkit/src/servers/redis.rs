@@ -18,6 +18,9 @@ const START_MAX: Duration = Duration::from_secs(30);
 /// Where Debian keeps the program, should it not be on the PATH.
 const DEBIAN: &str = "/usr/bin";
 
+/// The folder of its files in its own.
+const DATA: &str = "data";
+
 /// What a server promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeping {
@@ -67,7 +70,7 @@ impl RedisServer {
     fn start_on(port: u16, keeping: Keeping, extra: &[&str]) -> Self {
         let name = format!("windlass-redis-{}-{}", std::process::id(), fastrand::u32(..));
         let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(folder.join(DATA)).unwrap();
         let server = Self {
             folder,
             port,
@@ -81,7 +84,12 @@ impl RedisServer {
 
     /// The URL of this server, for keys under a prefix.
     pub fn url(&self, prefix: &str) -> String {
-        format!("redis://127.0.0.1:{}/?prefix={prefix}", self.port)
+        self.url_through(self.port, prefix)
+    }
+
+    /// The same through a proxy on this port.
+    pub fn url_through(&self, port: u16, prefix: &str) -> String {
+        format!("redis://127.0.0.1:{port}/?prefix={prefix}")
     }
 
     /// A prefix that nobody in this process has used before.
@@ -123,7 +131,7 @@ impl RedisServer {
         let log = fs::File::create(self.folder.join("log")).unwrap();
         let mut command = Command::new(program);
         command
-            .current_dir(&self.folder)
+            .current_dir(self.folder.join(DATA))
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", append, "--appendfsync", fsync])
             .args(&self.extra)
@@ -147,13 +155,28 @@ impl RedisServer {
         *self.running.lock() = Some(Running { server, watchdog });
     }
 
-    /// Asks whether it answers; while it loads its data it says so instead.
-    fn is_ready(&self) -> bool {
-        self.ask(&["PING"]).is_ok_and(|answer| answer == "+PONG\r\n")
+    /// Copies what it has on the disk; nobody may write meanwhile.
+    pub fn copy_data(&self) -> DataCopy {
+        let copy = DataCopy(self.folder.join(format!("copy-{}", fastrand::u32(..))));
+        copy_folder(&self.folder.join(DATA), &copy.0);
+        copy
     }
 
-    /// Sends a command; answers how the reply begins, which is all that tests need.
-    pub fn ask(&self, words: &[&str]) -> io::Result<String> {
+    /// Puts an older copy in the place of what it has on the disk; for a server that was killed.
+    pub fn restore_data(&self, copy: &DataCopy) {
+        assert!(self.pid().is_none(), "the server should be down when its data are replaced");
+        let data = self.folder.join(DATA);
+        fs::remove_dir_all(&data).unwrap();
+        copy_folder(&copy.0, &data);
+    }
+
+    /// Asks whether it answers; while it loads its data it says so instead.
+    fn is_ready(&self) -> bool {
+        self.operate(&["PING"]).is_ok_and(|answer| answer == "+PONG\r\n")
+    }
+
+    /// Does something to the server as its operator; answers how its reply begins, as it came.
+    pub fn operate(&self, words: &[&str]) -> io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;
         let mut text = format!("*{}\r\n", words.len());
@@ -164,6 +187,20 @@ impl RedisServer {
         let mut answer = [0; 4_096];
         let count = stream.read(&mut answer)?;
         Ok(String::from_utf8_lossy(&answer[..count]).into_owned())
+    }
+}
+
+/// What a server had on its disk at some time; gone with the server.
+pub struct DataCopy(PathBuf);
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, target) = entry.map(|it| (it.path(), to.join(it.file_name()))).unwrap();
+        match path.is_dir() {
+            true => copy_folder(&path, &target),
+            false => drop(fs::copy(&path, &target).unwrap()),
+        }
     }
 }
 
@@ -190,13 +227,13 @@ impl RedisCluster {
             let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
             let mut words = vec!["CLUSTER", "ADDSLOTS"];
             words.extend(slots.iter().map(String::as_str));
-            assert_eq!(node.ask(&words).unwrap(), "+OK\r\n");
+            assert_eq!(node.operate(&words).unwrap(), "+OK\r\n");
             let port = nodes[0].port.to_string();
-            assert_eq!(node.ask(&["CLUSTER", "MEET", "127.0.0.1", &port]).unwrap(), "+OK\r\n");
+            assert_eq!(node.operate(&["CLUSTER", "MEET", "127.0.0.1", &port]).unwrap(), "+OK\r\n");
         }
         let deadline = Instant::now() + START_MAX;
         let is_whole = |node: &RedisServer| {
-            let told = node.ask(&["CLUSTER", "INFO"]).unwrap_or_default();
+            let told = node.operate(&["CLUSTER", "INFO"]).unwrap_or_default();
             told.contains("cluster_state:ok") && told.contains("cluster_known_nodes:3")
         };
         while !nodes.iter().all(is_whole) {

@@ -44,6 +44,7 @@ pub(super) struct Deeds {
     pub(super) terminations: u32,
     pub(super) store_restarts: u32,
     pub(super) store_away_max: Duration,
+    pub(super) nuisances: u32,
 }
 
 /// A process that is replaced when it is gone.
@@ -82,6 +83,7 @@ impl<'a> Fleet<'a> {
         while self.done.kills < plan.kills && Instant::now() < until {
             let pause = self.choose_pause();
             self.rest(pause)?;
+            self.annoy_store()?;
             if began.elapsed() > plan.at_most / 2
                 && let Some(time) = outage.take()
             {
@@ -99,6 +101,7 @@ impl<'a> Fleet<'a> {
     /// Takes the store away for a time. Everybody is up and runs by then: a process that starts
     /// without a store says so and ends, which is as it should be.
     fn take_store_away(&mut self, time: Duration) -> Result {
+        let Some(server) = self.yard.ground.server() else { return Ok(()) };
         self.resume_all()?;
         for at in 0..self.seats.len() {
             self.hear_from(at)?;
@@ -106,12 +109,26 @@ impl<'a> Fleet<'a> {
         self.done.store_restarts += 1;
         let began = Instant::now();
         self.yard.journal.say(Fact::StoreStopped)?;
-        self.yard.ground.leave();
+        server.leave();
         self.rest(time)?;
-        self.yard.ground.come_back();
+        server.come_back();
         self.yard.journal.say(Fact::StoreBack)?;
         self.done.store_away_max = self.done.store_away_max.max(began.elapsed());
         Ok(())
+    }
+
+    /// Does something to the store that costs a call or two and nothing else. A process that has not
+    /// spoken is just opening it, and may say that this failed, and end.
+    fn annoy_store(&mut self) -> Result {
+        let Some(server) = self.yard.ground.server() else { return Ok(()) };
+        let nuisances = server.nuisances();
+        if nuisances.is_empty() || !self.seats.iter().all(|seat| seat.process.has_spoken()) {
+            return Ok(());
+        }
+        let nuisance = *pick(nuisances, &mut self.dice);
+        self.done.nuisances += 1;
+        self.yard.journal.say(Fact::StoreAnnoyed { how: nuisance.into() })?;
+        Ok(server.annoy(nuisance)?)
     }
 
     /// Short ones hit processes that have hardly started; the long ones let the lost be found and
@@ -141,7 +158,7 @@ impl<'a> Fleet<'a> {
             deeds.extend([Deed::Pause; 3]);
             deeds.push(Deed::Terminate);
         }
-        if self.yard.ground.goes_away() {
+        if self.yard.ground.server().is_some() {
             deeds.push(Deed::RestartStore);
         }
         match *pick(&deeds, &mut self.dice) {

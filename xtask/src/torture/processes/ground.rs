@@ -1,51 +1,36 @@
-//! The store on which the processes stand: a file, or a private server that can go away.
+//! The store on which the processes stand: what every torture of processes needs of it.
 
 use std::path::Path;
 
-use windlass_testkit::PostgresServer;
-use windlass_testkit::servers::postgres::{Care, Stop};
-
 /// Where tasks are kept.
-pub(super) enum Ground {
-    /// A SQLite file.
-    File { url: String },
-    /// A PostgreSQL of its own, gone with this.
-    Server(Box<PostgresServer>),
-}
-
-impl Ground {
-    pub(super) fn file(folder: &Path) -> Self {
-        Self::File { url: format!("sqlite:{}", folder.join("tasks.db").display()) }
-    }
-
-    pub(super) fn server() -> Self {
-        Self::Server(Box::new(PostgresServer::start(Care::Durable)))
-    }
-
+pub(super) trait Ground {
     /// The store of all processes.
-    pub(super) fn url(&self) -> String {
-        match self {
-            Self::File { url } => url.clone(),
-            Self::Server(server) => server.tcp_url("windlass"),
-        }
-    }
+    fn url(&self) -> String;
 
-    /// The server, if there is one that could go away.
-    pub(super) fn goes_away(&self) -> bool {
-        matches!(self, Self::Server(_))
-    }
-
-    /// Ends the server as in a crash.
-    pub(super) fn leave(&self) {
-        if let Self::Server(server) = self {
-            server.stop(Stop::Immediate);
-        }
-    }
-
-    /// Starts the server again, and waits until it answers.
-    pub(super) fn come_back(&self) {
-        if let Self::Server(server) = self {
-            server.launch();
-        }
+    /// The server behind it, where there is one.
+    fn server(&self) -> Option<&dyn Server> {
+        None
     }
 }
+
+/// A private server, gone with this.
+pub(super) trait Server {
+    /// Ends it as in a crash.
+    fn leave(&self);
+
+    /// Starts it again, and waits until it answers.
+    fn come_back(&self);
+
+    /// What its operator can do to it that nobody may mind, each as a line.
+    fn nuisances(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Does one of these.
+    fn annoy(&self, _nuisance: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes a ground for an installation that keeps its files in this folder.
+pub(super) type Lay = fn(&Path) -> Box<dyn Ground>;

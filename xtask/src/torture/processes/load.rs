@@ -263,6 +263,8 @@ impl Submitter {
         let Submitted::As(_) = self.submit(&first)? else { return Ok(()) };
         let mut second = self.draft();
         second.idempotency_key = first.idempotency_key;
+        // Some stores keep the keys of each queue apart.
+        second.queue = first.queue;
         if below(&mut self.dice, 2) == 0 {
             second.priority = "most-urgent";
         }

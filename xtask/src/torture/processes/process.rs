@@ -65,7 +65,7 @@ pub(super) struct Yard {
     pub(super) binary: PathBuf,
     pub(super) folder: PathBuf,
     /// The store of all of them.
-    pub(super) ground: Ground,
+    pub(super) ground: Box<dyn Ground>,
     pub(super) journal: Arc<Journal>,
     pub(super) serial: AtomicU32,
 }

@@ -17,7 +17,7 @@ use crate::redis::script::Call;
 use crate::wakes::News;
 
 /// Where the first group stands among the arguments of a script that reports successes.
-const FIRST_GROUP_AT: usize = 4;
+const FIRST_GROUP_AT: usize = 5;
 
 const GONE: Applied = Applied::Refused(Refusal::Gone);
 const LOST: Applied = Applied::Refused(Refusal::LeaseLost);
@@ -37,6 +37,14 @@ struct Group<'a> {
     retention_ms: u64,
     is_large: bool,
     successes: Vec<&'a Success<'a>>,
+}
+
+/// What shows that leases are valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    Entry,
+    /// That, and the time of the claim.
+    Claim,
 }
 
 /// The claim behind an apply: what it asks for, and what it has.
@@ -148,17 +156,26 @@ impl Shared {
                 Some(_) => self.claim_stems(&queues),
                 None => queues.iter().map(|queue| self.stem(queue)).collect(),
             };
+            let mut line = self.link.line().await?;
+            // A server that came back without its last moments gives out again what it does not know to
+            // have given out, under the same entry: then the entry alone does not tell whose it is.
+            let mut reported = groups.iter().flat_map(|group| &group.successes);
+            let proof = match reported.all(|success| line.lasts_since(success.claimed_at)) {
+                true => Proof::Entry,
+                false => Proof::Claim,
+            };
             let mut call = scripts::APPLY.on(&stems).arg(self.common.options.told_time());
-            let reports: usize = groups.iter().map(Group::arguments).sum();
+            let reports: usize = groups.iter().map(|group| group.arguments(proof)).sum();
             call.add(if claims.is_some() { FIRST_GROUP_AT + reports } else { 0 });
             call.add(groups.len());
+            call.add(u8::from(proof == Proof::Entry));
             for (group, number) in groups.iter().zip(numbers) {
-                group.add_to(&mut call, number, worker);
+                group.add_to(&mut call, number, worker, proof);
             }
             if let Some(behind) = &claims {
                 behind.asking.add_to(&mut call, &queues, behind.lease, is_cluster);
             }
-            let mut reply = self.ask(call).await?.list()?;
+            let mut reply = Self::ask_over(&mut line, call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;
             let claimed = next(&mut reply, "apply")?;
             let mut news = News::default();
@@ -254,12 +271,13 @@ impl<'a> Group<'a> {
     }
 
     /// How many arguments it is in a call.
-    fn arguments(&self) -> usize {
-        4 + self.successes.len() * if self.is_large { 4 } else { 3 }
+    fn arguments(&self, proof: Proof) -> usize {
+        let of_each = 3 + usize::from(self.is_large) + usize::from(proof == Proof::Claim);
+        4 + self.successes.len() * of_each
     }
 
     /// Adds it to a call; `queue` is the number of its queue there.
-    fn add_to(&self, call: &mut Call, queue: usize, worker: &WorkerId) {
+    fn add_to(&self, call: &mut Call, queue: usize, worker: &WorkerId, proof: Proof) {
         call.add(queue);
         call.add(self.retention_ms);
         call.add(u8::from(self.is_large));
@@ -275,6 +293,9 @@ impl<'a> Group<'a> {
         }
         for success in self.successes.iter().filter(|_| self.is_large) {
             call.add(success.transition.next.result.as_deref().unwrap_or_default());
+        }
+        for success in self.successes.iter().filter(|_| proof == Proof::Claim) {
+            call.add(success.claimed_at.as_millis());
         }
     }
 
@@ -335,7 +356,7 @@ fn judge(success: &Success<'_>, told: Sort) -> Result<Applied> {
         Sort::Number(_) => Ok(GONE),
         Sort::Bytes(record) => {
             let record = super::record::Record::read(&record)?;
-            let is_applied = record.body.applied == Some(success.entry);
+            let is_applied = record.body.is_applied(success.id, success.transition.lease.epoch);
             Ok(if is_applied { Applied::Already } else { LOST })
         }
         Sort::List(_) => Err(Error::corrupt("apply in redis: a list for an answer")),

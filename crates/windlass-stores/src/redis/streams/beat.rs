@@ -13,7 +13,7 @@ use windlass_core::{
     Error, ErrorKind, Lease, QueueName, Reason, Result, TaskId, Timestamp, WorkerId,
 };
 
-use super::epoch::entry_of;
+use super::epoch;
 use super::id::Id;
 use super::moves::RunEnd;
 use super::names::read_queues;
@@ -24,12 +24,33 @@ use super::worker::{read_order, write_order};
 use super::{AT_ONCE, Shared, keys, new_name, scripts};
 use crate::wakes::News;
 
+/// What an epoch tells of its run: the entry, and mostly the time of the claim.
+type RunTold = (epoch::Entry, Option<Timestamp>);
+
 /// How a worker's tasks are looked for.
 #[derive(Clone, Copy)]
 pub(super) struct Search {
     /// It gets nothing any more.
     pub(super) is_lost: bool,
     pub(super) term: Option<Term>,
+}
+
+/// Rounds over the pages of what a worker holds, until one has found nothing. A single page may be empty
+/// although more follow: of what cannot be read, or has gone on meanwhile.
+#[derive(Default)]
+pub(super) struct Rounds {
+    pub(super) cursor: String,
+    has_found: bool,
+}
+
+impl Rounds {
+    /// Notes a page; true when a whole round has found nothing.
+    pub(super) fn is_clean_after(&mut self, next_cursor: String, has_found: bool) -> bool {
+        self.has_found |= has_found;
+        self.cursor = next_cursor;
+        let is_round_over = self.cursor.is_empty();
+        is_round_over && !std::mem::take(&mut self.has_found)
+    }
 }
 
 /// What a queue has told a worker.
@@ -105,18 +126,16 @@ impl Shared {
         queues: &[QueueName],
         now: Timestamp,
     ) -> Result<Vec<Told>> {
-        let mut reports: BTreeMap<&QueueName, Vec<(Id, String, String)>> =
+        let mut reports: BTreeMap<&QueueName, Vec<(Id, RunTold, String)>> =
             queues.iter().map(|queue| (queue, Vec::new())).collect();
         for report in &beat.progress {
-            let (Some(id), Some(entry)) =
-                (Id::of(&report.lease.task), entry_of(report.lease.epoch))
-            else {
-                continue;
-            };
+            let Lease { task, epoch } = &report.lease;
+            let (Some(id), Some(entry)) = (Id::of(task), epoch::entry_of(*epoch)) else { continue };
+            let run = (entry, epoch::claimed_at_of(*epoch));
             let json = self.progress_json(report, now);
             for (queue, reports) in &mut reports {
                 if id.leads_to(queue) {
-                    reports.push((id, entry.text(), json.clone()));
+                    reports.push((id, run, json.clone()));
                 }
             }
         }
@@ -131,9 +150,10 @@ impl Shared {
                 .arg(u8::from(beat.held.is_some()));
             for (_, reports) in chunk {
                 call.add(reports.len());
-                for (id, entry, json) in reports {
+                for (id, (entry, claimed_at), json) in reports {
                     call.add(&id.0[..]);
-                    call.add(entry);
+                    call.add(entry.text());
+                    call.add(claimed_at.map(|at| at.as_millis().to_string()).unwrap_or_default());
                     call.add(json);
                 }
             }
@@ -213,7 +233,7 @@ impl Shared {
         now: Timestamp,
         rows: Vec<Row>,
         worker: &WorkerId,
-        entries: &HashSet<(Id, super::epoch::Entry)>,
+        entries: &HashSet<(Id, epoch::Entry)>,
     ) -> Result<Vec<Id>> {
         let placed = self
             .decide_at(now, rows, None, |row, now, error_bytes_max| {
@@ -270,9 +290,11 @@ impl Shared {
         let mut count = 0;
         let search = Search { is_lost: true, term: None };
         for queue in read_queues(reply)? {
+            let mut rounds = Rounds::default();
             loop {
-                let (now, _, rows) = self.held_page(&queue, worker, "", AT_ONCE, search).await?;
-                if rows.is_empty() {
+                let (now, next_cursor, rows) =
+                    self.held_page(&queue, worker, &rounds.cursor, AT_ONCE, search).await?;
+                if rounds.is_clean_after(next_cursor, !rows.is_empty()) {
                     break;
                 }
                 let entries: HashSet<_> =

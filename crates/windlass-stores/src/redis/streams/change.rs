@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use windlass_core::state::{self, CancelVerdict, RerunVerdict};
-use windlass_core::store::{Action, ChangeParams, ChangeReply, Changed, Target};
+use windlass_core::store::{Action, ChangeParams, ChangeReply, Changed, SaveDoc, Target};
 use windlass_core::{Error, ErrorKind, Result, Timestamp};
 
 use super::id::Id;
@@ -16,6 +16,15 @@ use crate::wakes::News;
 
 /// How often a request to stop is tried on a task that keeps changing.
 const ROUNDS_MAX: usize = 50;
+
+/// The version of a document that was just written.
+const FIRST_VERSION: u64 = 1;
+
+/// Deletes that are on record, and how.
+struct Announced {
+    ids: Vec<Id>,
+    document: SaveDoc,
+}
 
 /// What is to be done to a task as it was looked at.
 enum Verdict {
@@ -67,10 +76,6 @@ impl Shared {
                 }
             }
         }
-        if changes.has_deleted() {
-            let at = self.now().await?;
-            self.save(&changes.audit(params, at, fastrand::i64(0..))).await?;
-        }
         Ok(changes.reply)
     }
 
@@ -80,6 +85,7 @@ impl Shared {
         rows: Vec<Row>,
         params: &ChangeParams,
     ) -> Result<HashMap<Id, Changed>> {
+        let audit = self.announce(now, &rows, params).await?;
         let outcomes: Mutex<HashMap<Id, Changed>> = Mutex::default();
         let asked: Mutex<Vec<Row>> = Mutex::default();
         let placed = self
@@ -101,6 +107,9 @@ impl Shared {
                 outcomes.insert(placed.id, Changed::Done(state));
             }
         }
+        if let Some(audit) = audit {
+            self.amend(audit, &outcomes, now, params).await?;
+        }
         for row in asked.into_inner() {
             let id = row.id;
             if let Some(changed) = self.ask_to_stop(now, row, params).await? {
@@ -108,6 +117,46 @@ impl Shared {
             }
         }
         Ok(outcomes)
+    }
+
+    /// Puts deletes on record before they are done: tasks and records may lie on different servers, and
+    /// whoever is cut off in between must not leave a delete that nobody knows of.
+    async fn announce(
+        &self,
+        now: Timestamp,
+        rows: &[Row],
+        params: &ChangeParams,
+    ) -> Result<Option<Announced>> {
+        if params.action != Action::Delete {
+            return Ok(None);
+        }
+        let is_deletable = |row: &&Row| matches!(judge(row, now, params), Verdict::Move(_));
+        let ids: Vec<_> = rows.iter().filter(is_deletable).map(|row| row.id).collect();
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        let document = deletes(&ids).audit(params, now, fastrand::i64(0..));
+        self.save(&document).await?;
+        Ok(Some(Announced { ids, document }))
+    }
+
+    /// Corrects the record of deletes when someone was faster: a task is no longer to be deleted.
+    async fn amend(
+        &self,
+        announced: Announced,
+        outcomes: &HashMap<Id, Changed>,
+        now: Timestamp,
+        params: &ChangeParams,
+    ) -> Result<()> {
+        let Announced { ids, document } = announced;
+        let is_deleted = |id: &Id| outcomes.get(id) == Some(&Changed::Done(None));
+        let done: Vec<_> = ids.iter().copied().filter(is_deleted).collect();
+        if done.len() == ids.len() {
+            return Ok(());
+        }
+        let body = deletes(&done).audit(params, now, 0).body.filter(|_| !done.is_empty());
+        let amended = SaveDoc { expected: Some(FIRST_VERSION), body, ..document };
+        self.save(&amended).await.map(drop)
     }
 
     /// Asks for the cancellation of a task that runs; if it does not any more, what is then to be done.
@@ -154,6 +203,14 @@ impl Shared {
         }
         Err(Error::new(ErrorKind::Unavailable, "cancel a task in redis: it keeps changing"))
     }
+}
+
+fn deletes(ids: &[Id]) -> Changes {
+    let mut changes = Changes::default();
+    for id in ids {
+        changes.add(&id.task_id(), Changed::Done(None));
+    }
+    changes
 }
 
 fn judge(row: &Row, now: Timestamp, params: &ChangeParams) -> Verdict {

@@ -76,20 +76,23 @@ impl RunName<'_> {
 pub(super) fn entry_of(epoch: Epoch) -> Option<Entry> {
     let ms = u64::try_from(epoch.0 >> 86).ok()?;
     let middle = u64::try_from(epoch.0 >> 21 & u128::from(u64::MAX)).ok()?;
-    let is_short = epoch.0 >> 85 & 1 == 0;
-    Some(Entry { ms, number: if is_short { middle >> CLAIMED_BITS } else { middle } })
+    Some(Entry { ms, number: if is_long(epoch) { middle } else { middle >> CLAIMED_BITS } })
 }
 
 /// The entry and the claim's time, when the epoch tells them and was given to this worker for this task.
 pub(super) fn read(epoch: Epoch, id: Id, worker: &WorkerId) -> Option<(Entry, Timestamp)> {
-    if epoch.0 >> 85 & 1 == 1 {
-        return None;
-    }
-    let entry = entry_of(epoch)?;
-    let middle = u64::try_from(epoch.0 >> 21 & u128::from(u64::MAX)).ok()?;
-    let claimed = i64::try_from(middle & ((1 << CLAIMED_BITS) - 1)).ok()?;
-    let claimed_at = Timestamp::from_millis(claimed);
+    let (entry, claimed_at) = (entry_of(epoch)?, claimed_at_of(epoch)?);
     (RunName { id, entry, worker, claimed_at }.epoch() == epoch).then_some((entry, claimed_at))
+}
+
+/// The time of the claim, which only the short form tells.
+pub(super) fn claimed_at_of(epoch: Epoch) -> Option<Timestamp> {
+    let claimed = i64::try_from(epoch.0 >> 21 & ((1 << CLAIMED_BITS) - 1)).ok()?;
+    (!is_long(epoch)).then(|| Timestamp::from_millis(claimed))
+}
+
+fn is_long(epoch: Epoch) -> bool {
+    epoch.0 >> 85 & 1 == 1
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 
-use redis::Value;
 use windlass_core::store::{Filter, ListParams, Page, Parts};
 use windlass_core::{Error, QueueName, Result, State, Timestamp};
 
@@ -240,19 +239,7 @@ impl Shared {
 
     /// The store's clock.
     pub(super) async fn now(&self) -> Result<Timestamp> {
-        if let Some(clock) = &self.common.options.clock {
-            return Ok(clock.now());
-        }
-        let value = self.link.command("read the clock", &redis::cmd("TIME")).await?;
-        let value = match value {
-            // A Cluster may answer by node.
-            Value::Map(mut nodes) if !nodes.is_empty() => nodes.swap_remove(0).1,
-            other => other,
-        };
-        let mut parts = Reply::new("read the clock", value).list()?;
-        let seconds = next(&mut parts, "read the clock")?.number()?;
-        let micros = next(&mut parts, "read the clock")?.number()?;
-        Ok(Timestamp::from_millis(seconds * 1_000 + micros / 1_000))
+        self.link.now().await
     }
 }
 

@@ -15,7 +15,6 @@ use windlass_core::{
     duration,
 };
 
-use super::epoch::{RunName, entry_of};
 use super::id::Id;
 use super::record::{LARGE_IN, LARGE_OUT, LastRun, Record, Value};
 use super::reply::{Reply, next};
@@ -106,31 +105,19 @@ impl Row {
 
     /// The epoch of the present or last run.
     pub(super) fn epoch(&self) -> Option<Epoch> {
-        self.last_run().map(|run| self.epoch_of(&run))
-    }
-
-    fn epoch_of(&self, run: &LastRun) -> Epoch {
-        let LastRun { entry, claimed_at, worker, .. } = run;
-        RunName { id: self.id, entry: *entry, worker, claimed_at: *claimed_at }.epoch()
+        self.last_run().map(|run| run.epoch(self.id))
     }
 
     /// True when this is the epoch of the last run whose end was reported.
     pub(super) fn is_applied(&self, epoch: Epoch) -> bool {
-        let applied = self.record.body.applied;
-        // The check of an epoch names the worker, which only the last run tells; of an older one the
-        // entry alone must do.
-        match (applied, &self.record.body.run) {
-            (Some(entry), Some(run)) if run.entry == entry => self.epoch_of(run) == epoch,
-            (Some(entry), _) => entry_of(epoch) == Some(entry),
-            (None, _) => false,
-        }
+        self.record.body.is_applied(self.id, epoch)
     }
 
     pub(super) fn run(&self) -> Option<Run> {
         let run = self.last_run()?;
         Some(Run {
             attempt: self.attempts(),
-            epoch: self.epoch_of(&run),
+            epoch: run.epoch(self.id),
             worker: run.worker,
             claimed_at: run.claimed_at,
         })

@@ -1,11 +1,12 @@
 //! The body of a record: what only Rust reads and writes.
 
 use bytes::Bytes;
-use windlass_core::{Timestamp, WorkerId};
+use windlass_core::{Epoch, Timestamp, WorkerId};
 
 use super::packed::{Reader, put_bytes, put_entry, put_number};
 use super::{ALONE, Head, LARGE_IN, LARGE_OUT, ONCE, TIMED};
-use crate::redis::streams::epoch::Entry;
+use crate::redis::streams::epoch::{Entry, RunName, entry_of};
+use crate::redis::streams::id::Id;
 
 /// The last run of a task that does not run now.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +15,13 @@ pub(in crate::redis::streams) struct LastRun {
     pub(in crate::redis::streams) claimed_at: Timestamp,
     pub(in crate::redis::streams) worker: WorkerId,
     pub(in crate::redis::streams) started_at: Option<Timestamp>,
+}
+
+impl LastRun {
+    pub(in crate::redis::streams) fn epoch(&self, id: Id) -> Epoch {
+        let Self { entry, claimed_at, worker, .. } = self;
+        RunName { id, entry: *entry, worker, claimed_at: *claimed_at }.epoch()
+    }
 }
 
 /// A payload or result.
@@ -63,6 +71,17 @@ const FINISHED: u8 = 64;
 const HISTORY: u8 = 128;
 
 impl Body {
+    /// True when this is the epoch of the last run of the task whose end was reported.
+    pub(in crate::redis::streams) fn is_applied(&self, id: Id, epoch: Epoch) -> bool {
+        // The check of an epoch names the worker, which only the last run tells; of an older one the
+        // entry alone must do.
+        match (self.applied, &self.run) {
+            (Some(entry), Some(run)) if run.entry == entry => run.epoch(id) == epoch,
+            (Some(entry), _) => entry_of(epoch) == Some(entry),
+            (None, _) => false,
+        }
+    }
+
     pub(in crate::redis::streams) fn write(&self, bytes: &mut Vec<u8>) {
         if let Some(unread) = &self.unread {
             bytes.extend(unread);

@@ -1,0 +1,5 @@
+//! What processes can stand on, a file for each.
+
+pub(super) mod postgres;
+pub(super) mod redis;
+pub(super) mod sqlite;
