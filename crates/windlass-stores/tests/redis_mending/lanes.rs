@@ -96,6 +96,16 @@ async fn a_stream_that_was_deleted_comes_back_with_all_its_tasks() {
     comes_back(&["DEL"]).await;
 }
 
+/// Nobody has cut what lies behind the group, so that it is in the way of those that count.
+#[tokio::test]
+async fn a_group_of_many_tasks_comes_back_with_its_counters() {
+    let stage = Stage::new().await;
+    let ids = stage.scene.submit_many(2_500).await;
+    let _: i64 = stage.run(stage.on("XGROUP DESTROY", LANE).arg("w")).await;
+    assert!(stage.mend().await > 2_500);
+    assert_eq!(stage.drain().await, sorted(ids));
+}
+
 /// The task is accepted from whoever ran it, as long as it was not given to another.
 #[tokio::test]
 async fn a_run_of_a_destroyed_group_is_accepted_once_if_it_ends_before_the_sweep() {
