@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use windlass_core::store::{GetParams, Parts};
-use windlass_core::{Claimed, State, Store, TaskId};
+use windlass_core::{Claimed, Epoch, State, Store, TaskId};
 
 use crate::health::assert_healthy;
 
@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// What the model knows of a task.
 #[derive(Default)]
 struct Known {
-    /// A worker believes that it holds it.
-    is_held: bool,
+    /// Under which epoch a worker holds it, and how long at least: until its lease may be over.
+    held: Option<(Epoch, Instant)>,
     /// How it ended, and when that was known.
     ended: Option<(State, Instant)>,
     /// How often it may have ended: once, and once more for each rerun that was asked for.
@@ -56,11 +56,13 @@ impl Model {
         self.violations.lock().push(text);
     }
 
-    fn claimed(&self, tasks: &[Claimed], since: Instant) {
-        let mut known = self.tasks.lock();
+    /// Tasks were claimed between `since` and now by a worker whose lease lasts at least `until`.
+    fn claimed(&self, tasks: &[Claimed], since: Instant, until: Instant) {
+        let (mut known, now) = (self.tasks.lock(), Instant::now());
         for task in tasks {
             let known = known.entry(task.id.clone()).or_default();
-            if std::mem::replace(&mut known.is_held, true) {
+            let before = known.held.replace((task.epoch, until));
+            if before.is_some_and(|(_, until)| now < until) {
                 self.violation(format!("{} was claimed while it was held", task.id));
             }
             if let Some((state, at)) = known.ended
@@ -74,9 +76,23 @@ impl Model {
 
     /// Whoever held these may not hold them any more.
     fn let_go(&self, tasks: &[Claimed]) {
+        self.change_held(tasks, None);
+    }
+
+    /// The lease under which these are held was renewed.
+    fn renewed(&self, tasks: &[Claimed], until: Instant) {
+        self.change_held(tasks, Some(until));
+    }
+
+    fn change_held(&self, tasks: &[Claimed], until: Option<Instant>) {
         let mut known = self.tasks.lock();
         for task in tasks {
-            known.entry(task.id.clone()).or_default().is_held = false;
+            if let Some(known) = known.get_mut(&task.id)
+                // Another may hold it by now: this one was too slow for its lease.
+                && known.held.is_some_and(|(epoch, _)| epoch == task.epoch)
+            {
+                known.held = until.map(|until| (task.epoch, until));
+            }
         }
     }
 

@@ -36,6 +36,12 @@ pub(crate) async fn run(_args: Args, globals: &Globals) -> Done {
     Output::of(globals).object(&answer, |ready, style| {
         let store = &ready["store"];
         let word = |value: &Value| plain(value.as_str().unwrap_or_default());
-        format!("{}: {}, {}", style.bold("ready"), word(&store["name"]), word(&store["durability"]))
+        let (name, durability) = (word(&store["name"]), word(&store["durability"]));
+        let mut lines = vec![format!("{}: {name}, {durability}", style.bold("ready"))];
+        for warning in ready["warnings"].as_array().into_iter().flatten() {
+            let (subject, text) = (word(&warning["subject"]), word(&warning["text"]));
+            lines.push(format!("{}  {subject}: {text}", style.bold("warning")));
+        }
+        lines.join("\n")
     })
 }

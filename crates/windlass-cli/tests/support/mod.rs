@@ -103,17 +103,19 @@ impl Place {
             .spawn()
             .expect("cargo has built the binary");
         let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut told = String::new();
         let url = loop {
             let mut line = String::new();
             let read = log.read_line(&mut line).expect("its standard error is text");
             assert!(read > 0, "{command} ended before it listened: {:?}", child.wait());
+            told.push_str(&line);
             if let Some(at) = line.find("http://") {
                 break line[at..].split_whitespace().next().unwrap_or_default().to_owned();
             }
         };
         // Read on, or it would block on a full pipe.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Server { child, url }
+        Server { child, url, told }
     }
 }
 
@@ -129,6 +131,8 @@ pub(crate) fn ran(output: Output) -> Ran {
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
+    /// What it logged until it listened.
+    pub(crate) told: String,
 }
 
 impl Server {

@@ -98,7 +98,7 @@ pub struct Inspection {
     pub is_writable: bool,
     /// The version of the server or library behind it.
     pub version: String,
-    /// What an operator should know; empty for a ping.
+    /// What an operator should know; for a ping only what is known without looking.
     pub findings: Vec<Finding>,
 }
 

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};
 use serde_json::{Value, json};
-use windlass_core::store::{Depth, Inspection};
+use windlass_core::store::{Depth, Inspection, Severity};
 use windlass_core::{Error, ErrorKind, Reason};
 
 use crate::app::Shared;
@@ -32,7 +32,14 @@ pub(super) async fn readyz(State(shared): State<Shared>) -> Outcome<Json<Value>>
     let profile = shared.store().profile();
     let (durability, loss) = durability(&profile.durability);
     let store = json!({ "name": profile.name, "durability": durability, "loss_window": loss });
-    Ok(Json(StatusCode::OK, json!({ "status": "ok", "store": store })))
+    let warnings: Vec<_> = inspection
+        .findings
+        .iter()
+        .filter(|finding| finding.severity > Severity::Info)
+        .map(|finding| json!({ "subject": finding.subject, "text": finding.text, "advice": finding.advice }))
+        .collect();
+    // A warning is no reason to be sent no requests.
+    Ok(Json(StatusCode::OK, json!({ "status": "ok", "store": store, "warnings": warnings })))
 }
 
 /// What runs here.

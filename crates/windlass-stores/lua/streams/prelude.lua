@@ -211,7 +211,7 @@ end
 -- alone does not tell: a server that was restarted without its last moments gives out again what it does
 -- not know to have given out, later.
 local function is_held_since(queue, lane, entry, claimed_at)
-  if not call('XPENDING', queue .. 's:' .. lane, 'w', entry, entry, 1)[1] then return false end
+  if not held_in(queue, lane, entry, entry, 1)[1] then return false end
   if not claimed_at then return true end
   local claim = call('XREVRANGE', queue .. 'c:' .. lane, entry, '-', 'COUNT', 1)[1]
   return claim ~= nil and tonumber(claim[2][2]) == claimed_at

@@ -10,39 +10,41 @@ pub(super) fn classify(operation: &str, cause: RedisError) -> Error {
 }
 
 fn sort(cause: &RedisError) -> (ErrorKind, Reason) {
-    let code = cause.code().unwrap_or_default();
+    let code = code_of(cause);
+    if let Some(sorted) = sort_code(code) {
+        return sorted;
+    }
     match cause.kind() {
-        Sort::Server(ServerErrorKind::ReadOnly) => (ErrorKind::Unavailable, Reason::ReadOnly),
-        Sort::Server(ServerErrorKind::NoPerm) | Sort::AuthenticationFailed => {
-            (ErrorKind::Unavailable, Reason::ReadOnly)
-        }
-        // The answers of a server that is there, but cannot do it now.
-        Sort::Server(
-            ServerErrorKind::BusyLoading
-            | ServerErrorKind::ClusterDown
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::TryAgain
-            | ServerErrorKind::Moved
-            | ServerErrorKind::Ask
-            | ServerErrorKind::NoScript
-            | ServerErrorKind::NotBusy,
-        ) => (ErrorKind::Unavailable, Reason::Unspecified),
-        _ if code == "OOM" || code == "MISCONF" => (ErrorKind::Unavailable, Reason::StorageFull),
-        _ if matches!(code, "BUSY" | "NOREPLICAS" | "UNKILLABLE") => {
-            (ErrorKind::Unavailable, Reason::Unspecified)
-        }
+        Sort::AuthenticationFailed => (ErrorKind::Unavailable, Reason::ReadOnly),
         // A key of another type than windlass writes, or a script that met such data.
+        _ if code == "WRONGTYPE" => (ErrorKind::Corrupt, Reason::Unspecified),
         Sort::Server(_) | Sort::Parse | Sort::UnexpectedReturnType => {
             (ErrorKind::Corrupt, Reason::Unspecified)
         }
         Sort::InvalidClientConfig => (ErrorKind::Invalid, Reason::Unspecified),
-        _ if is_refused(code) => (ErrorKind::Unavailable, Reason::ReadOnly),
         _ => (ErrorKind::Unavailable, Reason::Unspecified),
     }
 }
 
-fn is_refused(code: &str) -> bool {
-    matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM")
+/// The code of a server's error. Before 7.0 a command that failed within a script has its code in the midst
+/// of the text.
+fn code_of(cause: &RedisError) -> &str {
+    let wrapped = cause.detail().filter(|text| text.starts_with("Error running script"));
+    let inner = wrapped.and_then(|text| text.rsplit_once(": -"));
+    let code = inner.and_then(|(_, text)| text.split_whitespace().next());
+    code.or_else(|| cause.code()).unwrap_or_default()
+}
+
+/// The answers of a server that is there, but cannot do it now, or not for us.
+fn sort_code(code: &str) -> Option<(ErrorKind, Reason)> {
+    let reason = match code {
+        "READONLY" | "NOPERM" | "NOAUTH" | "WRONGPASS" => Reason::ReadOnly,
+        "OOM" | "MISCONF" => Reason::StorageFull,
+        "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "NOSCRIPT"
+        | "NOTBUSY" | "BUSY" | "NOREPLICAS" | "UNKILLABLE" => Reason::Unspecified,
+        _ => return None,
+    };
+    Some((ErrorKind::Unavailable, reason))
 }
 
 /// True when the server does not know a script (any more).
@@ -59,4 +61,46 @@ pub(super) fn is_connection_spent(cause: &RedisError) -> bool {
 /// What a server said that no windlass script says.
 pub(super) fn strange(operation: &str) -> Error {
     Error::corrupt(format!("{operation} in redis: an answer of another form than expected"))
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::parse_redis_value;
+
+    use super::*;
+
+    fn sorted(answer: &str) -> (ErrorKind, Reason) {
+        let answer = parse_redis_value(format!("-{answer}\r\n").as_bytes()).unwrap();
+        sort(&answer.extract_error().unwrap_err())
+    }
+
+    #[test]
+    fn what_a_command_within_a_script_says_counts_in_the_words_of_every_version() {
+        let within = |text: &str| {
+            let newer = format!("{text} script: 0a9a, on @user_script:41.");
+            let older = format!(
+                "ERR Error running script (call to f_0a9a): @user_script:41: @user_script: 41: -{text}"
+            );
+            assert_eq!(sorted(&newer), sorted(&older), "{text}");
+            sorted(&older)
+        };
+        let full = (ErrorKind::Unavailable, Reason::StorageFull);
+        assert_eq!(within("OOM command not allowed when used memory > 'maxmemory'."), full);
+        let read_only = (ErrorKind::Unavailable, Reason::ReadOnly);
+        assert_eq!(within("READONLY You can't write against a read only replica."), read_only);
+        let away = (ErrorKind::Unavailable, Reason::Unspecified);
+        assert_eq!(within("NOREPLICAS Not enough good replicas to write."), away);
+        let corrupt = (ErrorKind::Corrupt, Reason::Unspecified);
+        let text = "WRONGTYPE Operation against a key holding the wrong kind of value";
+        assert_eq!(sorted(text), corrupt);
+        assert_eq!(sorted("ERR Error running script (call to f_0): user_script:1: oh"), corrupt);
+    }
+
+    #[test]
+    fn a_server_that_cannot_do_it_now_is_unavailable() {
+        for code in ["LOADING", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"] {
+            let (kind, _) = sorted(&format!("{code} for a reason"));
+            assert_eq!(kind, ErrorKind::Unavailable, "{code}");
+        }
+    }
 }

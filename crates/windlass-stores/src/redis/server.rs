@@ -23,20 +23,23 @@ pub(super) struct ServerFacts {
 impl ServerFacts {
     /// Asks the server.
     pub(super) async fn read(link: &Link) -> Result<Self> {
-        let mut info = redis::cmd("INFO");
-        info.arg("server");
-        let info = text(link.command("ask for the version", &info).await?)?;
+        let info = text(link.command("ask for the version", &redis::cmd("INFO")).await?)?;
         let line = |name: &str| {
             let mut lines = info.lines().filter_map(|line| line.trim().split_once(':'));
             lines.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
         };
         let version = line("redis_version").unwrap_or_default();
-        let (append, fsync, eviction) = (
-            ask(link, "appendonly").await,
-            ask(link, "appendfsync").await,
-            ask(link, "maxmemory-policy").await,
-        );
+        // Where settings may not be asked for, some of them are told all the same.
+        let off = line("aof_enabled").filter(|told| told == "0").map(|_| "no".to_owned());
+        let append = ask(link, "appendonly").await.or(off);
+        let fsync = ask(link, "appendfsync").await;
+        let eviction = ask(link, "maxmemory-policy").await.or_else(|| line("maxmemory_policy"));
         Ok(Self { durability: durability(append.as_deref(), fsync.as_deref()), version, eviction })
+    }
+
+    /// The policy by which it throws keys away, if it may do so.
+    pub(super) fn evicting(&self) -> Option<&str> {
+        self.eviction.as_deref().filter(|policy| *policy != "noeviction")
     }
 
     /// Refuses a server on which windlass cannot keep its word.
@@ -48,8 +51,8 @@ impl ServerFacts {
             let text = format!("redis {found} is too old: {major}.{minor} or newer is needed");
             return Err(Error::unsupported(text));
         }
-        match self.eviction.as_deref() {
-            Some(policy) if policy != "noeviction" && !allows_eviction => Err(Error::new(
+        match self.evicting() {
+            Some(policy) if !allows_eviction => Err(Error::new(
                 ErrorKind::Conflict,
                 format!(
                     "this redis has maxmemory-policy {policy} and may throw tasks away: \

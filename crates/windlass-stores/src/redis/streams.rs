@@ -120,6 +120,9 @@ impl StreamsStore {
         if let (Durability::Window { loss }, true) = (&facts.durability, options.expects_durable) {
             tracing::warn!(loss, "this redis does not keep all that it acknowledges");
         }
+        if let Some(policy) = facts.evicting() {
+            tracing::warn!(policy, "this redis throws tasks away when its memory is full");
+        }
         let common = Arc::new(Common {
             options,
             name: new_name(),

@@ -157,3 +157,29 @@ async fn a_cancellation_that_nobody_hears_of_is_told() {
     let left: Option<Vec<u8>> = stage.run(stage.on("HGET", "cr").arg(&stored(&run.id)[..])).await;
     assert_eq!(left, None);
 }
+
+#[tokio::test]
+async fn what_a_lost_worker_holds_is_found_behind_a_page_without_records() {
+    let stage = Stage::new().await;
+    let ids = stage.scene.submit_many(250).await;
+    let worker = stage.scene.worker().await;
+    assert_eq!(stage.scene.claim(&worker, 250).await.len(), 250);
+    for id in &ids[..210] {
+        stage.delete_record(id).await;
+    }
+    assert_eq!(stage.scene.lose_all_workers().await.done, 40);
+    assert_eq!(stage.drain().await, sorted(ids[210..].to_vec()));
+}
+
+#[tokio::test]
+async fn what_a_worker_that_leaves_holds_is_found_behind_a_page_without_records() {
+    let stage = Stage::new().await;
+    let ids = stage.scene.submit_many(250).await;
+    let worker = stage.scene.worker().await;
+    assert_eq!(stage.scene.claim(&worker, 250).await.len(), 250);
+    for id in &ids[..210] {
+        stage.delete_record(id).await;
+    }
+    assert_eq!(stage.scene.leave(&worker).await, 40);
+    assert_eq!(stage.drain().await, sorted(ids[210..].to_vec()));
+}

@@ -51,6 +51,27 @@ async fn a_dead_letter_that_no_index_names_is_listed_again() {
     assert_eq!(listed, [id]);
 }
 
+/// A list of them costs what there is of them, however many other tasks there are.
+#[tokio::test]
+async fn dead_letters_are_listed_by_their_own_index() {
+    let stage = Stage::new().await;
+    let mut ids = vec![stage.scene.bring(draft(), State::DeadLetter).await];
+    // More than are read at once, most of them submitted by one call.
+    ids.extend(stage.scene.submit_many(700).await);
+    let worker = stage.scene.worker().await;
+    while let tasks = stage.scene.claim(&worker, 200).await
+        && !tasks.is_empty()
+    {
+        let end = |task| stage.scene.transition(task, windlass_testkit::scene::discarded("no"));
+        stage.scene.apply(&worker, tasks.iter().map(end).collect()).await;
+    }
+    stage.delete_key("j").await;
+    let filter = Filter { states: vec![State::DeadLetter], ..Filter::default() };
+    let listed = stage.scene.list(filter).await;
+    assert!(listed.is_sorted_by(|one, other| one.created_at >= other.created_at));
+    assert_eq!(sorted(listed.into_iter().map(|task| task.id).collect()), sorted(ids));
+}
+
 /// Without their list nobody would ever remove them.
 #[tokio::test]
 async fn finished_tasks_are_removed_in_time_though_their_list_is_gone() {

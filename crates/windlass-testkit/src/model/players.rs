@@ -68,6 +68,8 @@ pub(super) async fn work(store: Arc<dyn Store>, model: Arc<Model>, number: u64) 
     let (mut held, mut ghosts): (Vec<Claimed>, Vec<Claimed>) = (Vec::new(), Vec::new());
     loop {
         let is_over = model.is_over.load(Ordering::SeqCst);
+        // The store counts in whole ms.
+        let until = Instant::now() + LEASE - Duration::from_millis(2);
         if store.beat(beat(&worker)).await.is_err() {
             // Too slow for its lease: all that it held is given away.
             model.let_go(&held);
@@ -75,6 +77,7 @@ pub(super) async fn work(store: Arc<dyn Store>, model: Arc<Model>, number: u64) 
             worker = new_worker(&model);
             continue;
         }
+        model.renewed(&held, until);
         if !is_over && held.len() < 200 {
             let since = Instant::now();
             let params = ClaimParams {
@@ -85,7 +88,7 @@ pub(super) async fn work(store: Arc<dyn Store>, model: Arc<Model>, number: u64) 
             };
             // One that was too slow for its lease is told so by its next beat.
             if let Ok(claim) = store.claim(params).await {
-                model.claimed(&claim.tasks, since);
+                model.claimed(&claim.tasks, since, until);
                 if claim.tasks.is_empty() && held.is_empty() {
                     wait(&store, claim.mark).await;
                 }

@@ -18,7 +18,7 @@ use super::id::Id;
 use super::moves::RunEnd;
 use super::names::read_queues;
 use super::place::stale_term;
-use super::reply::next;
+use super::reply::{Reply, next};
 use super::row::{Row, millis};
 use super::worker::{read_order, write_order};
 use super::{AT_ONCE, Shared, keys, new_name, scripts};
@@ -33,6 +33,43 @@ pub(super) struct Search {
     /// It gets nothing any more.
     pub(super) is_lost: bool,
     pub(super) term: Option<Term>,
+}
+
+/// Rounds over the pages of what a worker holds, until one has found nothing. A single page may be empty
+/// although more follow: of what cannot be read, or has gone on meanwhile.
+#[derive(Default)]
+pub(super) struct Rounds {
+    pub(super) cursor: String,
+    has_found: bool,
+}
+
+impl Rounds {
+    /// Notes a page; true when a whole round has found nothing.
+    pub(super) fn is_clean_after(&mut self, next_cursor: String, has_found: bool) -> bool {
+        self.has_found |= has_found;
+        self.cursor = next_cursor;
+        let is_round_over = self.cursor.is_empty();
+        is_round_over && !std::mem::take(&mut self.has_found)
+    }
+}
+
+/// What a queue has told a worker.
+struct Told {
+    queue: QueueName,
+    /// The worker holds something there, if that was asked.
+    holds: bool,
+    /// Tasks whose cancellation was asked for while they run, whoever runs them.
+    asked: Vec<Id>,
+}
+
+impl Told {
+    fn read(queue: QueueName, told: Reply) -> Result<Self> {
+        let mut parts = told.list()?;
+        let holds = next(&mut parts, "beat")?.number()? > 0;
+        let ids = parts.map(|id| Ok(Id::from_stored(&id.bytes()?)));
+        let asked = ids.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+        Ok(Self { queue, holds, asked })
+    }
 }
 
 impl Shared {
@@ -62,12 +99,14 @@ impl Shared {
         }
         self.common.names.add(queues.iter().cloned());
 
-        let asked = self.tell_progress(beat, &queues, now).await?;
+        let told = self.ask_queues(beat, &queues, now).await?;
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
         if let Some(known) = &beat.held {
-            (lost, given_back) = self.compare_held(&beat.worker, known, &queues).await?;
+            let held_in: Vec<_> =
+                told.iter().filter(|told| told.holds).map(|told| told.queue.clone()).collect();
+            (lost, given_back) = self.compare_held(&beat.worker, known, &held_in).await?;
         }
-        let cancels = self.cancels_of(&beat.worker, asked).await?;
+        let cancels = self.cancels_of(&beat.worker, told).await?;
         Ok(Orders {
             order: read_order(order.first().copied().unwrap_or_default()),
             cancels,
@@ -79,13 +118,14 @@ impl Shared {
         })
     }
 
-    /// Hands progress to the queues, and asks each whether cancels were requested in it.
-    async fn tell_progress(
+    /// Hands progress to the queues, and asks each what it has to tell: in one call, unless they may lie on
+    /// different servers.
+    async fn ask_queues(
         &self,
         beat: &Beat,
         queues: &[QueueName],
         now: Timestamp,
-    ) -> Result<Vec<(QueueName, Vec<Id>)>> {
+    ) -> Result<Vec<Told>> {
         let mut reports: BTreeMap<&QueueName, Vec<(Id, RunTold, String)>> =
             queues.iter().map(|queue| (queue, Vec::new())).collect();
         for report in &beat.progress {
@@ -99,23 +139,32 @@ impl Shared {
                 }
             }
         }
-        let asking = reports.into_iter().map(|(queue, reports)| async move {
+        let reports: Vec<_> = reports.into_iter().collect();
+        let chunks = self.by_slot(&reports).flat_map(|group| group.chunks(AT_ONCE));
+        let asking = chunks.map(|chunk| async move {
+            let stems: Vec<_> = chunk.iter().map(|(queue, _)| self.stem(queue)).collect();
             let mut call = scripts::BEAT
-                .on(&[self.stem(queue)])
+                .on(&stems)
                 .arg(self.common.options.told_time())
-                .arg(beat.worker.as_str());
-            for (id, (entry, claimed_at), json) in &reports {
-                call.add(&id.0[..]);
-                call.add(entry.text());
-                call.add(claimed_at.map(|at| at.as_millis().to_string()).unwrap_or_default());
-                call.add(json);
+                .arg(beat.worker.as_str())
+                .arg(u8::from(beat.held.is_some()));
+            for (_, reports) in chunk {
+                call.add(reports.len());
+                for (id, (entry, claimed_at), json) in reports {
+                    call.add(&id.0[..]);
+                    call.add(entry.text());
+                    call.add(claimed_at.map(|at| at.as_millis().to_string()).unwrap_or_default());
+                    call.add(json);
+                }
             }
-            let ids = self.ask(call).await?.list()?.map(|id| Ok(Id::from_stored(&id.bytes()?)));
-            let ids: Vec<_> = ids.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
-            Ok::<_, Error>((queue.clone(), ids))
+            let told = self.ask(call).await?.list()?;
+            let queues = chunk.iter().map(|(queue, _)| (*queue).clone());
+            queues
+                .zip(told)
+                .map(|(queue, told)| Told::read(queue, told))
+                .collect::<Result<Vec<_>>>()
         });
-        let asked = try_join_all(asking).await?;
-        Ok(asked.into_iter().filter(|(_, ids)| !ids.is_empty()).collect())
+        Ok(try_join_all(asking).await?.into_iter().flatten().collect())
     }
 
     fn progress_json(&self, report: &ProgressReport, now: Timestamp) -> String {
@@ -128,14 +177,10 @@ impl Shared {
     }
 
     /// The runs of a worker among tasks whose cancellation was asked for.
-    async fn cancels_of(
-        &self,
-        worker: &WorkerId,
-        asked: Vec<(QueueName, Vec<Id>)>,
-    ) -> Result<Vec<Lease>> {
+    async fn cancels_of(&self, worker: &WorkerId, told: Vec<Told>) -> Result<Vec<Lease>> {
         let mut cancels = Vec::new();
-        for (queue, ids) in asked {
-            let (_, rows) = self.look(&queue, &ids).await?;
+        for Told { queue, asked, .. } in told.into_iter().filter(|told| !told.asked.is_empty()) {
+            let (_, rows) = self.look(&queue, &asked).await?;
             let is_own = |row: &&Row| {
                 let runs_it = row.running.as_ref().is_some_and(|running| running.worker == *worker);
                 runs_it && row.record.head.is_cancel_requested
@@ -245,9 +290,11 @@ impl Shared {
         let mut count = 0;
         let search = Search { is_lost: true, term: None };
         for queue in read_queues(reply)? {
+            let mut rounds = Rounds::default();
             loop {
-                let (now, _, rows) = self.held_page(&queue, worker, "", AT_ONCE, search).await?;
-                if rows.is_empty() {
+                let (now, next_cursor, rows) =
+                    self.held_page(&queue, worker, &rounds.cursor, AT_ONCE, search).await?;
+                if rounds.is_clean_after(next_cursor, !rows.is_empty()) {
                     break;
                 }
                 let entries: HashSet<_> =

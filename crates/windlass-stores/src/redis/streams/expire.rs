@@ -3,9 +3,9 @@
 
 use windlass_core::state::expire;
 use windlass_core::store::{Duty, DutyReport};
-use windlass_core::{Result, WorkerId};
+use windlass_core::{QueueName, Result, WorkerId};
 
-use super::beat::Search;
+use super::beat::{Rounds, Search};
 use super::moves::RunEnd;
 use super::{AT_ONCE, Shared};
 
@@ -15,27 +15,40 @@ impl Shared {
         let mut report = DutyReport { next_due: begun.next_due, ..DutyReport::default() };
         for worker in &begun.unclean {
             for queue in &begun.queues {
-                while !report.has_more {
-                    let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
-                    let search = Search { is_lost: true, term: Some(duty.term) };
-                    // One more than is left tells whether that was all.
-                    let most = AT_ONCE.min(left + 1);
-                    let (now, _, mut rows) =
-                        self.held_page(queue, worker, "", most, search).await?;
-                    if rows.is_empty() {
-                        break;
-                    }
-                    report.has_more = rows.len() > left;
-                    rows.truncate(left);
-                    report.done += self.take_back(now, rows, worker, duty).await?;
+                self.empty(queue, worker, duty, &mut report).await?;
+                if report.has_more {
+                    return Ok(report);
                 }
-            }
-            if report.has_more {
-                break;
             }
             self.forget_unclean(worker).await?;
         }
         Ok(report)
+    }
+
+    /// Takes back what a lost worker holds in a queue, as far as the duty's limit allows.
+    async fn empty(
+        &self,
+        queue: &QueueName,
+        worker: &WorkerId,
+        duty: Duty,
+        report: &mut DutyReport,
+    ) -> Result<()> {
+        let search = Search { is_lost: true, term: Some(duty.term) };
+        let mut rounds = Rounds::default();
+        loop {
+            let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
+            // One more than is left tells whether that was all.
+            let most = AT_ONCE.min(left + 1);
+            let (now, next_cursor, mut rows) =
+                self.held_page(queue, worker, &rounds.cursor, most, search).await?;
+            let is_clean = rounds.is_clean_after(next_cursor, !rows.is_empty());
+            report.has_more = rows.len() > left;
+            rows.truncate(left);
+            report.done += self.take_back(now, rows, worker, duty).await?;
+            if is_clean || report.has_more {
+                return Ok(());
+            }
+        }
     }
 
     async fn take_back(

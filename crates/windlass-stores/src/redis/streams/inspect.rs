@@ -1,7 +1,7 @@
 //! Inspect on Redis Streams: what an operator should know.
 
 use windlass_core::Result;
-use windlass_core::store::{Depth, Durability, Filter, Finding, Inspection, Severity};
+use windlass_core::store::{Depth, Durability, Filter, Finding, Inspection, Severity, StateCounts};
 use windlass_core::{QueueName, State};
 
 use super::Shared;
@@ -15,14 +15,14 @@ impl Shared {
             now,
             is_writable: true,
             version: self.common.facts.version.clone(),
-            findings: Vec::new(),
+            findings: self.promises(&self.common.facts),
         };
         if depth == Depth::Ping {
             return Ok(inspection);
         }
         let facts = ServerFacts::read(&self.link).await?;
         inspection.version.clone_from(&facts.version);
-        inspection.findings.extend(self.promises(&facts));
+        inspection.findings = self.promises(&facts);
         if depth == Depth::Repair {
             self.mend_all().await?;
         }
@@ -59,23 +59,27 @@ impl Shared {
                         .into(),
             });
         }
-        match facts.eviction.as_deref() {
-            Some("noeviction") | None => {}
-            Some(policy) => findings.push(Finding {
+        if let Some(policy) = facts.evicting() {
+            findings.push(Finding {
                 severity: Severity::Problem,
                 subject: "memory",
                 text: format!(
                     "maxmemory-policy {policy} throws tasks away when the memory is full"
                 ),
                 advice: "set maxmemory-policy noeviction".into(),
-            }),
+            });
         }
         findings
     }
 
+    async fn counts(&self, queue: &QueueName) -> Result<StateCounts> {
+        let records = self.queue_records(std::slice::from_ref(queue)).await?;
+        Ok(records.into_iter().next().map(|record| record.counts).unwrap_or_default())
+    }
+
     /// Compares the counters of a queue with its tasks.
     async fn compare_counts(&self, queue: QueueName) -> Result<Option<Finding>> {
-        let told = self.queue(queue.clone()).await?.counts;
+        let told = self.counts(&queue).await?;
         let filter = Filter { queue: Some(queue.clone()), ..Filter::default() };
         let (mut counted, mut cursor) = (std::collections::HashMap::<State, u64>::new(), None);
         loop {
@@ -89,7 +93,7 @@ impl Shared {
             }
         }
         // Others go on while this looks: only what is left alone can be compared.
-        let again = self.queue(queue.clone()).await?.counts;
+        let again = self.counts(&queue).await?;
         let differs = |state: &State| {
             let seen = counted.get(state).copied().unwrap_or(0);
             let is_quiet = told.get(*state) == again.get(*state);

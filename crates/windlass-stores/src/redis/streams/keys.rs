@@ -75,6 +75,11 @@ pub(super) fn journal(stem: &str) -> String {
     format!("{stem}j")
 }
 
+/// The dead letters of a queue, by their submit.
+pub(super) fn dead(stem: &str) -> String {
+    format!("{stem}dead")
+}
+
 /// Set while someone waits for the end of a task.
 pub(super) fn watch(stem: &str) -> String {
     format!("{stem}watch")

@@ -1,12 +1,14 @@
-//! Lists on Redis Streams: a walk down the journals of all queues, newest submit first.
+//! Lists on Redis Streams: a walk down the journals of all queues, newest submit first; dead letters by
+//! their own index.
 //!
 //! A journal has one entry for each submit of one or more tasks, under the server's time in µs. Tasks of
-//! one call share it and are told apart by their place in the call.
+//! one call share it and are told apart by their place in the call. The index of dead letters has the same
+//! time as its score; their places are in their records.
 
 use std::collections::VecDeque;
 
 use windlass_core::store::{Filter, ListParams, Page, Parts};
-use windlass_core::{Error, QueueName, Result, Timestamp};
+use windlass_core::{Error, QueueName, Result, State, Timestamp};
 
 use super::id::Id;
 use super::reply::{Reply, next};
@@ -17,6 +19,8 @@ use crate::redis::error::strange;
 
 /// How many entries of a journal are read at once.
 const ENTRIES: usize = 100;
+/// How many dead letters are read at once: more than one call can have submitted.
+const DEAD_LETTERS: usize = 2 * AT_ONCE;
 
 /// Where a task stands in the order of submits: µs, place in the call, queue.
 type Position = (u64, u8, QueueName);
@@ -28,9 +32,17 @@ pub(super) struct Walk {
     pub(super) next_cursor: Option<String>,
 }
 
-/// One queue's journal as it is read, from its newest entry down.
+/// Where a walk finds its tasks.
+#[derive(Clone, Copy, PartialEq)]
+enum Source {
+    Journal,
+    DeadLetters,
+}
+
+/// One queue's journal or index as it is read, from its newest entry down.
 struct Reel {
     queue: QueueName,
+    source: Source,
     /// What was read and not looked at yet; the last is the oldest.
     read: VecDeque<(Position, Id)>,
     /// Entries from this one down are still to be read; nothing when all are.
@@ -59,11 +71,15 @@ impl Shared {
             Some(queue) => vec![queue.clone()],
             None => self.all_queues().await?,
         };
-        let below =
-            last.as_ref().map_or_else(|| "+".to_owned(), |(micros, ..)| format!("{micros}-0"));
+        let is_of_dead = filter.states == [State::DeadLetter];
+        let (source, top) = match is_of_dead {
+            true => (Source::DeadLetters, "+inf"),
+            false => (Source::Journal, "+"),
+        };
+        let below = last.as_ref().map_or_else(|| top.to_owned(), |(micros, ..)| micros.to_string());
         let mut reels: Vec<_> = queues
             .into_iter()
-            .map(|queue| Reel { queue, read: VecDeque::new(), below: Some(below.clone()) })
+            .map(|queue| Reel { queue, source, read: VecDeque::new(), below: Some(below.clone()) })
             .collect();
         let mut walk = Walk { now: self.now().await?, rows: Vec::new(), next_cursor: None };
         let (mut scanned, mut reached) = (0, last.clone());
@@ -124,8 +140,20 @@ impl Shared {
 
     async fn read_on(&self, reel: &mut Reel, last: Option<&Position>) -> Result<()> {
         let Some(below) = reel.below.take() else { return Ok(()) };
+        match reel.source {
+            Source::Journal => self.read_journal(reel, &below, last).await,
+            Source::DeadLetters => self.read_dead_letters(reel, &below, last).await,
+        }
+    }
+
+    async fn read_journal(
+        &self,
+        reel: &mut Reel,
+        below: &str,
+        last: Option<&Position>,
+    ) -> Result<()> {
         let mut command = redis::cmd("XREVRANGE");
-        command.arg(keys::journal(&self.stem(&reel.queue))).arg(&below).arg("-");
+        command.arg(keys::journal(&self.stem(&reel.queue))).arg(below).arg("-");
         command.arg("COUNT").arg(ENTRIES);
         let value = self.link.command("read a journal", &command).await?;
         let entries = Reply::new("read a journal", value).list()?;
@@ -153,6 +181,42 @@ impl Shared {
                 reel.below = Some(format!("({number}"));
             }
         }
+        Ok(())
+    }
+
+    async fn read_dead_letters(
+        &self,
+        reel: &mut Reel,
+        below: &str,
+        last: Option<&Position>,
+    ) -> Result<()> {
+        let mut command = redis::cmd("ZREVRANGEBYSCORE");
+        command.arg(keys::dead(&self.stem(&reel.queue))).arg(below).arg("-inf");
+        command.arg("WITHSCORES").arg("LIMIT").arg(0).arg(DEAD_LETTERS);
+        let value = self.link.command("read dead letters", &command).await?;
+        let mut parts = Reply::new("read dead letters", value).list()?;
+        let mut found = Vec::new();
+        while let (Some(id), Some(score)) = (parts.next(), parts.next()) {
+            let id = Id::from_stored(&id.bytes()?).ok_or_else(|| strange("read dead letters"))?;
+            found.push((score.number()?, id));
+        }
+        if let (DEAD_LETTERS, Some((cut, _))) = (found.len(), found.last().copied()) {
+            // Of the last call that is named here, some may be missing: it is read again, as a whole.
+            // No call has submitted as many as are read at once.
+            let is_of_one = found[0].0 == cut;
+            reel.below = Some(if is_of_one { format!("({cut}") } else { cut.to_string() });
+            found.retain(|(score, _)| is_of_one || *score != cut);
+        }
+        let ids: Vec<_> = found.into_iter().map(|(_, id)| id).collect();
+        let (_, rows) = self.look(&reel.queue, &ids).await?;
+        let place = |row: &Row| {
+            let (micros, place) = row.record.head.submitted;
+            ((micros, place, reel.queue.clone()), row.id)
+        };
+        let mut places: Vec<_> = rows.iter().map(place).collect();
+        places.retain(|(position, _)| last.is_none_or(|last| position < last));
+        places.sort_unstable_by(|one, other| other.cmp(one));
+        reel.read.extend(places);
         Ok(())
     }
 

@@ -15,6 +15,9 @@ use super::worker::Known;
 use super::{Shared, keys, scripts};
 use crate::reading::GONE_WORKER_SHOWN;
 
+/// Most queues in one call: each is looked at lane by lane.
+const QUEUES_AT_ONCE: usize = 50;
+
 impl Shared {
     pub(super) async fn get(&self, params: &GetParams) -> Result<Vec<Option<TaskRecord>>> {
         let ids: Vec<_> = params.ids.iter().map(Id::of).collect();
@@ -52,36 +55,17 @@ impl Shared {
 
     pub(super) async fn queues(&self) -> Result<Vec<QueueRecord>> {
         let names = self.all_queues().await?;
-        try_join_all(names.into_iter().map(|name| self.queue(name))).await
+        let chunks = self.by_slot(&names).flat_map(|group| group.chunks(QUEUES_AT_ONCE));
+        let asked = try_join_all(chunks.map(|names| self.queue_records(names))).await?;
+        Ok(asked.into_iter().flatten().collect())
     }
 
-    pub(super) async fn queue(&self, name: QueueName) -> Result<QueueRecord> {
-        let call = scripts::QUEUES.on(&[self.stem(&name)]).arg(self.common.options.told_time());
-        let mut parts = self.ask(call).await?.list()?;
-        let is_paused = next(&mut parts, "queues")?.number()? == 1;
-        let running = next(&mut parts, "queues")?.number()?.unsigned_abs();
-        let oldest_pending_at = next(&mut parts, "queues")?.time_if_any()?;
-        let (mut counts, mut pending) = (StateCounts::default(), [0; 4]);
-        counts.add(State::Running, running);
-        while let (Some(field), Some(count)) = (parts.next(), parts.next()) {
-            let field = field.bytes()?;
-            let state = match field.as_slice() {
-                [b'p', lane @ b'0'..=b'7'] => {
-                    let count = count.number()?.max(0).unsigned_abs();
-                    pending[usize::from((lane - b'0') / 2)] += count;
-                    counts.add(State::Pending, count);
-                    continue;
-                }
-                b"s" => State::Scheduled,
-                b"r" => State::Retrying,
-                b"c" => State::Completed,
-                b"x" => State::Cancelled,
-                b"d" => State::DeadLetter,
-                _ => continue,
-            };
-            counts.add(state, count.number()?.max(0).unsigned_abs());
-        }
-        Ok(QueueRecord { name, is_paused, counts, pending, oldest_pending_at })
+    /// What is known of queues that one call may name.
+    pub(super) async fn queue_records(&self, names: &[QueueName]) -> Result<Vec<QueueRecord>> {
+        let stems: Vec<_> = names.iter().map(|name| self.stem(name)).collect();
+        let call = scripts::QUEUES.on(&stems).arg(self.common.options.told_time());
+        let told = self.ask(call).await?.list()?;
+        names.iter().zip(told).map(|(name, told)| read_queue(name.clone(), told)).collect()
     }
 
     pub(super) async fn workers(&self) -> Result<Vec<WorkerRecord>> {
@@ -127,4 +111,32 @@ impl Shared {
         }
         Ok(counts)
     }
+}
+
+fn read_queue(name: QueueName, told: Reply) -> Result<QueueRecord> {
+    let mut parts = told.list()?;
+    let is_paused = next(&mut parts, "queues")?.number()? == 1;
+    let running = next(&mut parts, "queues")?.number()?.unsigned_abs();
+    let oldest_pending_at = next(&mut parts, "queues")?.time_if_any()?;
+    let (mut counts, mut pending) = (StateCounts::default(), [0; 4]);
+    counts.add(State::Running, running);
+    while let (Some(field), Some(count)) = (parts.next(), parts.next()) {
+        let field = field.bytes()?;
+        let state = match field.as_slice() {
+            [b'p', lane @ b'0'..=b'7'] => {
+                let count = count.number()?.max(0).unsigned_abs();
+                pending[usize::from((lane - b'0') / 2)] += count;
+                counts.add(State::Pending, count);
+                continue;
+            }
+            b"s" => State::Scheduled,
+            b"r" => State::Retrying,
+            b"c" => State::Completed,
+            b"x" => State::Cancelled,
+            b"d" => State::DeadLetter,
+            _ => continue,
+        };
+        counts.add(state, count.number()?.max(0).unsigned_abs());
+    }
+    Ok(QueueRecord { name, is_paused, counts, pending, oldest_pending_at })
 }

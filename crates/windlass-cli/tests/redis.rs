@@ -1,0 +1,216 @@
+//! The binary on a Redis: what it tells of the server, what it mends, and how little an idle worker asks.
+
+#![cfg(feature = "redis")]
+
+mod support;
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::Place;
+use windlass_testkit::RedisServer;
+use windlass_testkit::servers::redis::Keeping;
+
+/// Short, so that a sweep comes while the test waits.
+const QUICK: &str = "[upkeep]\nsweep = \"100ms\"\n";
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// Looks until something is true.
+fn until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_true() {
+        assert!(Instant::now() < deadline, "it never came: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_server_that_may_lose_something_is_told_of_everywhere_and_is_ready_all_the_same() {
+    for (keeping, loss) in
+        [(Keeping::Nothing, "appendonly no"), (Keeping::EverySecond, "appendfsync everysec")]
+    {
+        let redis = RedisServer::start(keeping);
+        let (place, store) = (Place::new(), redis.url("wl"));
+        let server = place.start("serve", &["--store", &store]);
+        assert!(server.told.contains("WARN") && server.told.contains(loss), "{}", server.told);
+        let (status, body) = server.get("/readyz");
+        let ready = json(&body);
+        assert_eq!((status, &ready["status"]), (200, &"ok".into()), "{body}");
+        let told = |value: &Value| value.as_str().is_some_and(|text| text.contains(loss));
+        assert!(told(&ready["store"]["loss_window"]), "{body}");
+        assert!(told(&ready["warnings"][0]["text"]), "{body}");
+        assert_eq!(ready["warnings"][0]["subject"], "durability");
+        // A warning breaks no promise: the doctor is content.
+        let report = place.run(&["doctor", "--store", &store, "-o", "json"]).exits(0).json();
+        assert_eq!(report["findings"][0]["severity"], "warning", "{report}");
+        assert!(told(&report["findings"][0]["text"]), "{report}");
+        let fast = format!("{store}&durability=fast");
+        let server = place.start("serve", &["--store", &fast]);
+        assert!(!server.told.contains("WARN"), "it was asked for: {}", server.told);
+        let (_, body) = server.get("/readyz");
+        assert_eq!(json(&body)["warnings"], Value::Array(Vec::new()), "{body}");
+    }
+}
+
+#[test]
+fn a_durable_server_needs_no_words() {
+    let redis = RedisServer::start(Keeping::Always);
+    let (place, store) = (Place::new(), redis.url("wl"));
+    let server = place.start("serve", &["--store", &store]);
+    assert!(!server.told.contains("WARN"), "{}", server.told);
+    let (_, body) = server.get("/readyz");
+    let ready = json(&body);
+    assert_eq!(ready["store"]["durability"], "durable", "{body}");
+    assert_eq!(ready["warnings"], Value::Array(Vec::new()), "{body}");
+    let report = place.run(&["doctor", "--store", &store, "-o", "json"]).exits(0).json();
+    assert_eq!(report["findings"], Value::Array(Vec::new()), "{report}");
+}
+
+#[test]
+fn a_server_that_throws_tasks_away_is_refused_or_a_problem() {
+    let redis = RedisServer::start_with(Keeping::Always, &["--maxmemory-policy", "volatile-ttl"]);
+    let (place, store) = (Place::new(), redis.url("wl"));
+    let refused = place.run(&["stats", "--store", &store]).exits(4);
+    assert!(refused.err.contains("volatile-ttl"), "{refused}");
+    let forced = format!("{store}&eviction=allow");
+    let server = place.start("serve", &["--store", &forced]);
+    assert!(server.told.contains("volatile-ttl"), "{}", server.told);
+    let (status, body) = server.get("/readyz");
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("volatile-ttl"), "{body}");
+    let report = place.run(&["doctor", "--store", &forced, "-o", "json"]).exits(1).json();
+    assert_eq!(report["findings"][0]["subject"], "memory", "{report}");
+}
+
+/// Managed servers often keep their settings to themselves.
+#[test]
+fn a_server_that_may_not_be_asked_is_judged_by_what_it_tells() {
+    let redis = RedisServer::start_with(Keeping::Always, &["--maxmemory-policy", "allkeys-lru"]);
+    let words = "ACL SETUSER guest on >secret ~wl:* &wl:{*}:ends &wl:{~}:orders \
+                 +@read +@write +@scripting +@pubsub +@connection +info +time";
+    let words: Vec<_> = words.split_whitespace().collect();
+    assert_eq!(redis.operate(&words).expect("it answers"), "+OK\r\n");
+    let store = format!("redis://guest:secret@127.0.0.1:{}/", redis.port());
+    let place = Place::new();
+    let refused = place.run(&["stats", "--store", &store]).exits(4);
+    assert!(refused.err.contains("allkeys-lru"), "{refused}");
+    let server = place.start("serve", &["--store", &format!("{store}?eviction=allow")]);
+    assert!(server.told.contains("does not tell"), "{}", server.told);
+    // These rights are enough for everything, as the documentation says.
+    let store = format!("{store}?eviction=allow");
+    let worker = place.command().args(["worker", "--store", &store]).stderr(Stdio::null()).spawn();
+    let _worker = Killed(worker.expect("cargo has built the binary"));
+    let done = place.run(&["enqueue", "echo", "1", "--store", &store, "--wait"]).exits(0).json();
+    assert_eq!(done["result"], 1, "{done}");
+    let denied = redis.operate(&["ACL", "LOG"]).expect("it answers");
+    let objects = denied.matches("\r\nobject\r\n").count();
+    let settings = denied.matches("\r\nobject\r\n$10\r\nconfig|get\r\n").count();
+    assert_eq!(objects, settings, "nothing else was denied: {denied}");
+}
+
+#[test]
+fn what_the_leader_mends_is_counted() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    let (place, store) = (Place::new(), redis.url("wl"));
+    place.file("windlass.toml", QUICK);
+    let server = place.start("serve", &["--store", &store]);
+    let repairs = || json(&server.get("/api/v1/stats").1)["store"]["repairs_total"].clone();
+    let (status, answer) = server.post("/api/v1/tasks", "{}");
+    assert_eq!((status, repairs()), (201, 0.into()), "{answer}");
+    assert_eq!(redis.operate(&["DEL", "wl:{default}:st"]).expect("it answers"), ":1\r\n");
+    until("the counters are mended", || repairs() == 1);
+    let counts = json(&server.get("/api/v1/stats").1)["tasks"]["by_state"].clone();
+    assert_eq!(counts["pending"], 1, "{counts}");
+}
+
+/// A client of the server as one of its users: each of our processes is one of its own.
+fn user(redis: &RedisServer, name: &str) -> String {
+    let words = ["ACL", "SETUSER", name, "on", ">secret", "~*", "&*", "+@all"];
+    assert_eq!(redis.operate(&words).expect("it answers"), "+OK\r\n");
+    format!("redis://{name}:secret@127.0.0.1:{}/", redis.port())
+}
+
+/// The addresses from which a user is connected.
+fn addresses(redis: &RedisServer, user: &str) -> HashSet<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", redis.port())).expect("it listens");
+    stream.write_all(b"CLIENT LIST\r\nQUIT\r\n").expect("it reads");
+    let mut told = String::new();
+    stream.read_to_string(&mut told).expect("it answers with text");
+    let field = |line: &str, name: &str| {
+        line.split(' ').find_map(|word| word.strip_prefix(name)).map(str::to_owned)
+    };
+    let is_its = |line: &&str| field(line, "user=").as_deref() == Some(user);
+    told.lines().filter(is_its).filter_map(|line| field(line, "addr=")).collect()
+}
+
+/// The commands that come in within a time, each with the address that it comes from.
+fn commands(redis: &RedisServer, time: Duration) -> Vec<(String, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", redis.port())).expect("it listens");
+    stream.write_all(b"MONITOR\r\n").expect("it reads");
+    let ends_at = Instant::now() + time;
+    let mut lines = BufReader::new(stream.try_clone().expect("a socket can be shared"));
+    let (mut seen, mut line) = (Vec::new(), Vec::new());
+    loop {
+        let left = ends_at.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return seen;
+        }
+        stream.set_read_timeout(Some(left)).expect("a time above 0");
+        // What was read of a line stays in `line` when the time is over.
+        if lines.read_until(b'\n', &mut line).is_err() {
+            return seen;
+        }
+        let text = String::from_utf8_lossy(&line).into_owned();
+        line.clear();
+        // +1339518083.107412 [0 127.0.0.1:60866] "keys" "*"
+        let Some((_, rest)) = text.split_once('[') else { continue };
+        let Some((from, command)) = rest.split_once(']') else { continue };
+        let from = from.split(' ').next_back().unwrap_or_default();
+        seen.push((from.to_owned(), command.trim().chars().take(90).collect()));
+    }
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two commands a second, in real time: it beats, waits for the bell, looks now and then, and would lead.
+#[test]
+fn an_idle_worker_that_does_not_lead_sends_at_most_two_commands_a_second() {
+    const SECONDS: u64 = 10;
+    let redis = RedisServer::start(Keeping::Nothing);
+    let (leads, idles) = (user(&redis, "leads"), user(&redis, "idles"));
+    let place = Place::new();
+    let server = place.start("serve", &["--store", &leads]);
+    // Queues that it does not serve; it could be told of a cancellation in each of them.
+    for number in 0..20 {
+        let (status, answer) =
+            server.post("/api/v1/tasks", &format!(r#"{{"queue":"other-{number}"}}"#));
+        assert_eq!(status, 201, "{answer}");
+    }
+    let exists = |key: &str| redis.operate(&["EXISTS", key]).is_ok_and(|told| told == ":1\r\n");
+    until("someone leads", || exists("wl:{~}:lead"));
+    let worker = place.command().args(["worker", "--store", &idles]).stderr(Stdio::null()).spawn();
+    let _worker = Killed(worker.expect("cargo has built the binary"));
+    until("it is registered", || exists("wl:{~}:workers"));
+    // It has begun when it waits for the bell, and for what others tell.
+    until("it waits", || addresses(&redis, "idles").len() >= 4);
+    let before = addresses(&redis, "idles");
+    let seen = commands(&redis, Duration::from_secs(SECONDS));
+    let own: HashSet<_> = addresses(&redis, "idles").union(&before).cloned().collect();
+    let sent: Vec<_> = seen.iter().filter(|(from, _)| own.contains(from)).collect();
+    assert!(sent.len() >= 5, "it is alive: {seen:#?}");
+    assert!(sent.len() <= 2 * SECONDS as usize, "{} commands: {sent:#?}", sent.len());
+}
