@@ -134,7 +134,9 @@ pub(crate) async fn client(settings: &Settings, access: Access) -> Done<Client> 
     let url = &settings.config.store;
     let opening = Opening { creates: access == Access::Write, limits: settings.config.limits };
     let store = windlass::open_as(url, opening).await.map_err(|error| {
-        let is_missing = error.kind() == windlass::ErrorKind::NotFound;
+        // A schema in a database is not for everybody to make; its error says whose it is.
+        let is_missing =
+            error.kind() == windlass::ErrorKind::NotFound && !url.starts_with("postgres");
         let mut failure = Failure::from(error);
         if is_missing {
             failure.text.push_str("; `windlass dev` or a first `windlass enqueue` makes it");

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::Value;
-use windlass::core::{Error, ErrorKind};
+use windlass::core::{Error, ErrorKind, Reason};
 
 /// The exit codes of the command line; documented in `docs/cli.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,8 @@ pub(crate) enum Code {
     NotFound = 3,
     /// The state of things forbids it.
     Conflict = 4,
-    /// The server wants another token, or does not allow this one to do it.
+    /// The server wants another token, or does not allow this one to do it; or the store lets windlass do
+    /// less than it needs.
     Forbidden = 5,
     /// The awaited task ended dead or cancelled.
     TaskFailed = 6,
@@ -64,7 +65,11 @@ impl Failure {
             (Some(detail), _) => detail.to_owned(),
             (None, _) => format!("the server answered with status {status}"),
         };
-        Self::new(code_of_status(status), text)
+        let code = match problem["type"].as_str() {
+            Some("/problems/store-forbidden") => Code::Forbidden,
+            _ => code_of_status(status),
+        };
+        Self::new(code, text)
     }
 }
 
@@ -80,6 +85,7 @@ impl From<Error> for Failure {
             ErrorKind::Invalid | ErrorKind::Unsupported => Code::Usage,
             ErrorKind::NotFound => Code::NotFound,
             ErrorKind::Conflict => Code::Conflict,
+            ErrorKind::Unavailable if error.reason() == Reason::Forbidden => Code::Forbidden,
             ErrorKind::Unavailable => Code::Unreachable,
             // The enum may grow; what has no code of its own is an error like any other.
             _ => Code::Error,

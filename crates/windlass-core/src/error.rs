@@ -49,13 +49,17 @@ pub enum Reason {
     StaleTerm,
     /// The store's schema was written by a newer windlass.
     NewerSchema,
-    /// The store cannot be written to (permissions, read-only medium or replica).
+    /// The store cannot be written to (a read-only medium or replica).
     ReadOnly,
+    /// Whoever windlass is in the store lacks a right that it needs there.
+    Forbidden,
     /// The store's disk or memory is full.
     StorageFull,
     /// A key of the task is in someone's transaction that is still open: it is not known yet who will
     /// hold it.
     KeyBusy,
+    /// The task's queue or kind is new, and in someone's transaction that is still open.
+    NameBusy,
 }
 
 /// An error with its kind, its text and its cause.

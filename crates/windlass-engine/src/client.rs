@@ -24,10 +24,10 @@ use crate::worker::WorkerBuilder;
 
 /// Most tasks that one insert carries.
 const BATCH_MAX: usize = 1_000;
-/// How long a submit asks again whether its key is free that is in someone's open transaction, and
-/// how long after each other.
-const KEY_BUSY_MAX: Duration = Duration::from_secs(30);
-const KEY_BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// How long a submit asks again whether its key or name is free that is in someone's open transaction,
+/// and how long after each other.
+const UNDECIDED_MAX: Duration = Duration::from_secs(30);
+const UNDECIDED_PAUSE: Duration = Duration::from_millis(100);
 /// How often a submit is repeated, with the same ids, while the store is away.
 const REPEATS_MAX: u32 = 3;
 
@@ -42,9 +42,17 @@ struct Inner {
     config: Config,
     /// Apart, since a keyed task may have to wait for another's key and must not hold plain ones up,
     /// and since a batch that is refused must be one insert: it is halved and sent again.
-    plain: Batcher<NewTask, (TaskId, Inserted)>,
-    keyed: Batcher<NewTask, (TaskId, Inserted)>,
+    plain: Batcher<NewTask, Answer>,
+    keyed: Batcher<NewTask, Answer>,
     repairs: AtomicU64,
+}
+
+/// What the store said to a task.
+struct Answer {
+    id: TaskId,
+    told: Inserted,
+    /// The task, where nothing was decided: a key or a name of it is in someone's open transaction.
+    undecided: Option<NewTask>,
 }
 
 impl Client {
@@ -104,37 +112,26 @@ impl Client {
     pub async fn insert_all(&self, tasks: Vec<NewTask>) -> Vec<Result<(TaskId, Inserted)>> {
         let keyed_marks: Vec<_> = tasks.iter().map(is_keyed).collect();
         let (keyed, plain): (Vec<_>, _) = tasks.into_iter().partition(is_keyed);
-        let mut keyed_tasks = keyed.clone().into_iter();
         let mut keyed = self.inner.keyed.send_all(keyed).into_iter();
         let mut plain = self.inner.plain.send_all(plain).into_iter();
         let mut answers = Vec::with_capacity(keyed_marks.len());
         for is_keyed in keyed_marks {
             let answer = if is_keyed { keyed.next() } else { plain.next() };
             let answer = answer.expect("each task has one answer");
-            let task = if is_keyed { keyed_tasks.next() } else { None };
             let answer = answer.await.unwrap_or_else(|_| Err(runtime_ended()));
-            answers.push(self.settle(task, answer));
+            answers.push(self.settle(answer));
         }
         join_all(answers).await
     }
 
-    /// Sends a task by itself that was not decided with its batch, since a key of it is in someone's
-    /// open transaction, until it is: only who wants that key waits for the end of that transaction.
-    async fn settle(
-        &self,
-        task: Option<NewTask>,
-        answer: Result<(TaskId, Inserted)>,
-    ) -> Result<(TaskId, Inserted)> {
-        let (id, mut told) = answer?;
-        let Some(task) = task else { return Ok((id, told)) };
-        let is_busy = |told: &Inserted| match told {
-            Inserted::Bad(error) => error.reason() == Reason::KeyBusy,
-            Inserted::New | Inserted::Existing { .. } | Inserted::Conflict { .. } => false,
-        };
-        let task = NewTask { id: id.clone(), ..task };
+    /// Sends a task by itself that was not decided with its batch, since a key or a name of it is in
+    /// someone's open transaction, until it is: only who wants that waits for the end of that transaction.
+    async fn settle(&self, answer: Result<Answer>) -> Result<(TaskId, Inserted)> {
+        let Answer { id, mut told, undecided } = answer?;
+        let Some(task) = undecided else { return Ok((id, told)) };
         let (started, mut dice) = (Instant::now(), Dice::thrown());
-        while is_busy(&told) && started.elapsed() < KEY_BUSY_MAX {
-            tokio::time::sleep(KEY_BUSY_PAUSE.mul_f64(0.5 + dice.unit())).await;
+        while is_undecided(&told) && started.elapsed() < UNDECIDED_MAX {
+            tokio::time::sleep(UNDECIDED_PAUSE.mul_f64(0.5 + dice.unit())).await;
             let answers = self.inner.store.insert(vec![task.clone()]).await?;
             let answer = answers.into_iter().next();
             told = answer.ok_or_else(|| Error::corrupt("an insert without an answer"))?;
@@ -150,13 +147,8 @@ impl Client {
         options: Options,
     ) -> Result<(TaskId, bool)> {
         let task = options.into_task(kind, payload, &self.inner.config)?;
-        let (id, inserted) = match is_keyed(&task) {
-            true => {
-                let answer = self.inner.keyed.send(task.clone()).await;
-                self.settle(Some(task), answer).await?
-            }
-            false => self.inner.plain.send(task).await?,
-        };
+        let batcher = if is_keyed(&task) { &self.inner.keyed } else { &self.inner.plain };
+        let (id, inserted) = self.settle(batcher.send(task).await).await?;
         accept(id, inserted)
     }
 
@@ -270,22 +262,34 @@ fn is_keyed(task: &NewTask) -> bool {
     task.idempotency_key.is_some() || task.unique.is_some()
 }
 
+/// True where nothing was decided and nothing stored, since someone's transaction is still open.
+fn is_undecided(told: &Inserted) -> bool {
+    match told {
+        Inserted::Bad(error) => matches!(error.reason(), Reason::KeyBusy | Reason::NameBusy),
+        Inserted::New | Inserted::Existing { .. } | Inserted::Conflict { .. } => false,
+    }
+}
+
 /// One batch on its way into the store: ids first, then one insert.
-async fn submit(store: Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<(TaskId, Inserted)>> {
+async fn submit(store: Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<Answer>> {
     let wishes = tasks.iter().map(|task| Reservation { queue: task.queue.clone(), count: 1 });
     let ids = store.reserve(wishes.collect()).await?;
     for (task, id) in tasks.iter_mut().zip(&ids) {
         task.id = id.clone();
     }
-    let answers = insert(&store, tasks).await?;
-    Ok(ids.into_iter().zip(answers).collect())
+    let told = insert(&store, &tasks).await?;
+    let answer = |((id, told), task)| {
+        let undecided = is_undecided(&told).then_some(task);
+        Answer { id, told, undecided }
+    };
+    Ok(ids.into_iter().zip(told).zip(tasks).map(answer).collect())
 }
 
 /// Inserts, again while the store is away: the ids make a repetition harmless.
-async fn insert(store: &Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
+async fn insert(store: &Arc<dyn Store>, tasks: &[NewTask]) -> Result<Vec<Inserted>> {
     let mut dice = Dice::thrown();
     for repeat in 0..REPEATS_MAX {
-        match store.insert(tasks.clone()).await {
+        match store.insert(tasks.to_vec()).await {
             Err(error) if error.is_unavailable() => {
                 tracing::warn!(error = error.chain(), "submit will be repeated");
                 let pause = f64::from(1 << repeat) * 0.1 * (1.0 + dice.unit());
@@ -294,7 +298,7 @@ async fn insert(store: &Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Inser
             answer => return answer,
         }
     }
-    store.insert(tasks).await
+    store.insert(tasks.to_vec()).await
 }
 
 /// The task that a submit came to, and whether it is new.

@@ -33,6 +33,7 @@ pub(crate) enum Slug {
     Forbidden,
     Unsupported,
     StoreUnavailable,
+    StoreForbidden,
     Internal,
 }
 
@@ -81,6 +82,11 @@ impl Slug {
             Self::StoreUnavailable => {
                 ("store-unavailable", "The store cannot answer now", Status::SERVICE_UNAVAILABLE)
             }
+            Self::StoreForbidden => (
+                "store-forbidden",
+                "The server lacks a right in the store",
+                Status::SERVICE_UNAVAILABLE,
+            ),
             Self::Internal => {
                 ("internal", "Something went wrong here", Status::INTERNAL_SERVER_ERROR)
             }
@@ -164,6 +170,7 @@ impl From<Error> for Problem {
             (ErrorKind::Invalid, Reason::TooLarge) => Slug::PayloadTooLarge,
             (ErrorKind::Invalid, _) => Slug::InvalidRequest,
             (ErrorKind::LeaseLost, _) => Slug::LeaseLost,
+            (ErrorKind::Unavailable, Reason::Forbidden) => Slug::StoreForbidden,
             (ErrorKind::Unavailable, _) => Slug::StoreUnavailable,
             (ErrorKind::Unsupported, _) => Slug::Unsupported,
             (ErrorKind::Corrupt, _) => Slug::Internal,
@@ -175,11 +182,14 @@ impl From<Error> for Problem {
             (Slug::StoreUnavailable, Reason::ReadOnly) => "the store cannot be written to".into(),
             (Slug::StoreUnavailable, Reason::StorageFull) => "the store is full".into(),
             (Slug::StoreUnavailable, _) => "the store cannot answer now; try again".into(),
+            (Slug::StoreForbidden, _) => {
+                "windlass lacks a right in the store; `windlass doctor` names it".into()
+            }
             (Slug::Internal, _) => "this is a fault of the server; its log says more".into(),
             (_, _) => error.to_string(),
         };
         let mut problem = Self::new(slug, detail);
-        if matches!(slug, Slug::StoreUnavailable | Slug::Internal) {
+        if matches!(slug, Slug::StoreUnavailable | Slug::StoreForbidden | Slug::Internal) {
             problem.0.cause = Some(error);
         }
         problem
@@ -253,6 +263,7 @@ mod tests {
         check(ErrorKind::LeaseLost, Reason::WorkerLost, 409, "lease-lost");
         check(ErrorKind::Unavailable, Reason::Unspecified, 503, "store-unavailable");
         check(ErrorKind::Unavailable, Reason::StorageFull, 503, "store-unavailable");
+        check(ErrorKind::Unavailable, Reason::Forbidden, 503, "store-forbidden");
         check(ErrorKind::Unsupported, Reason::Unspecified, 501, "unsupported");
         check(ErrorKind::Corrupt, Reason::Unspecified, 500, "internal");
     }

@@ -9,6 +9,7 @@
 mod apply;
 mod batch;
 mod beat;
+mod between;
 mod change;
 mod claim;
 mod digest;

@@ -15,10 +15,10 @@ use subject::{PostgresSubject, connect};
 use uuid::Uuid;
 use windlass_core::store::{Depth, Filter, Inserted, ListParams, Severity};
 use windlass_core::{Ending, ErrorKind, State, TaskId};
-use windlass_stores::postgres::tokio_postgres::Client;
+use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
 use windlass_testkit::draft::{Draft, RETENTION, draft, held_for, until_finished};
 use windlass_testkit::scene::{HOUR, SECOND, Scene, completed};
-use windlass_testkit::{PgBouncer, Subject as _};
+use windlass_testkit::{PgBouncer, PostgresServer, Subject as _};
 
 /// A scene, and a connection behind the store's back.
 async fn scene() -> (Scene, Client) {
@@ -152,6 +152,35 @@ async fn behind_a_pooler_it_is_all_the_same() {
     }
     s.submit(draft()).await;
     s.books_balance("after upkeep").await;
+}
+
+/// What a client of a pooler finds set in the connection that it is given.
+async fn settings(url: &str) -> Vec<String> {
+    let (plain, _) = url.split_once('?').unwrap();
+    let config: Config = plain.parse().unwrap();
+    let (client, connection) = config.connect(NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let text = "SELECT name || ' ' || setting FROM pg_settings
+        WHERE source = 'session' AND name NOT IN ('application_name', 'client_encoding') ORDER BY name";
+    let rows = client.query_typed(text, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pooler_that_nobody_spoke_of_is_refused_before_anything_is_set() {
+    let server = PostgresServer::shared();
+    for pooler in [PgBouncer::start(server), PgBouncer::start_in_session_mode(server)] {
+        let url = pooler.url(&PostgresServer::new_schema());
+        let usual = settings(&url).await;
+        let (before, after) = url.split_once("pooler=").unwrap();
+        let silent = format!("{before}{}", after.split_once('&').unwrap().1);
+        let error = windlass_stores::open(&silent).await.err().expect("it is refused");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+        assert!(error.to_string().contains("pooler=transaction"), "{error}");
+        assert_eq!(settings(&url).await, usual, "its other clients have theirs");
+        let store = windlass_stores::open(&url).await.unwrap();
+        assert!(store.queues().await.unwrap().is_empty(), "as it was told, it works");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 //! answered. What the store is given must come out once, whatever is done to its server.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +93,15 @@ impl Load {
         let before = self.ground.pulse.borrow().unanswered;
         fault.await;
         self.reaches("nobody is hit", |pulse| pulse.unanswered > before).await;
+    }
+
+    /// Does something to the server again and again, until somebody has met a store that does not answer.
+    pub async fn is_hit_during(&self, faults: impl Future<Output = Infallible>) {
+        let before = self.ground.pulse.borrow().unanswered;
+        tokio::select! {
+            () = self.reaches("nobody is hit", |pulse| pulse.unanswered > before) => {}
+            never = faults => match never {},
+        }
     }
 
     async fn reaches(&self, complaint: &str, is_there: impl FnMut(&Pulse) -> bool) {

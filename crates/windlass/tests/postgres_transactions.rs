@@ -4,6 +4,8 @@
 
 #[path = "postgres_transactions/completions.rs"]
 mod completions;
+#[path = "postgres_transactions/names.rs"]
+mod names;
 #[path = "postgres_transactions/shop.rs"]
 mod shop;
 #[path = "postgres_transactions/sql.rs"]

@@ -13,6 +13,7 @@ end
 -- What one round has counted of tasks that no index tells apart; `bad` cannot be counted.
 local counted = { r = 0, x = 0, bad = 0 }
 
+-- Entries are compared by time and number.
 local function is_after(entry, edge)
   local ms, number = string.match(entry, '^(%d+)-(%d+)$')
   local edge_ms, edge_number = string.match(edge, '^(%d+)-(%d+)$')
@@ -41,8 +42,14 @@ end
 
 -- Gives a pending task a new entry, as if it had been given back: whoever holds the old one is refused.
 local function enter_anew(id, record, head)
-  local lane = sub(record, head + 1, head + 1)
+  local lane, before = sub(record, head + 1, head + 1), sub(record, 1, head - 2)
   local entry = enter(queue, lane, id)
+  if find(before, '^%d+-%d+$') and not is_after(entry, before) then
+    -- The stream was made anew after the clock has gone back: a run's fence must not come again.
+    call('XDEL', queue .. 's:' .. lane, entry)
+    call('XSETID', queue .. 's:' .. lane, before)
+    entry = enter(queue, lane, id)
+  end
   call('HSET', d, id, entry .. ' ' .. sub(record, head))
   call('HINCRBY', queue .. 'st', 'p' .. lane, 1)
   call('ZADD', queue .. 'back', take('>I6', record, head + KEPT), id)

@@ -80,12 +80,7 @@ local function make_lane(queue, lane)
   local stream, notes = queue .. 's:' .. lane, queue .. 'mend'
   local was_there = call('EXISTS', stream) == 1
   call('XGROUP', 'CREATE', stream, 'w', '$', 'MKSTREAM')
-  if call('HSETNX', notes, 'lane:' .. lane, '1') == 0 and not was_there then
-    -- Entry ids of the stream that is gone must not come again.
-    call('XSETID', stream, string.format('%.0f-0', math.floor(micros / 1000) + 1))
-    was_there = true
-  end
-  if was_there then
+  if call('HSETNX', notes, 'lane:' .. lane, '1') == 0 or was_there then
     call('HINCRBY', notes, 'lanes', 1)
     tear(queue)
   end

@@ -3,7 +3,7 @@
 -- How many wait in a lane is its length without what it has given out and not yet cut. How many are
 -- finished is what remains of all records. Retrying and cancelled tasks have no index of their own: they
 -- are counted by a round of the sweep during which none has become one or ceased to be.
-local PASSED_MAX = 1000
+local PASSED_MAX, CUTS_MAX = 1000, 20
 
 local function set_counter(name, told, there)
   if there and told ~= there then
@@ -19,6 +19,15 @@ local function count_lane(lane, told)
   if not group then return 0, 0 end
   local length, edge = call('XLEN', stream), group['last-delivered-id']
   local passed = #call('XRANGE', stream, '-', edge, 'COUNT', PASSED_MAX + 1)
+  -- Nobody may have cut what lies behind a group that was made again; a cut takes 10,000 at most.
+  for _ = 1, passed > PASSED_MAX and CUTS_MAX or 0 do
+    local before = length
+    cut(queue, lane)
+    length = call('XLEN', stream)
+    if length == before then break end
+    passed = #call('XRANGE', stream, '-', edge, 'COUNT', PASSED_MAX + 1)
+    if passed <= PASSED_MAX then break end
+  end
   if passed <= PASSED_MAX then return length - passed, group.pending end
   -- A counter of 0 would hide what waits; one that is too high costs a claim that finds nothing.
   if told <= 0 and #call('XRANGE', stream, '(' .. edge, '+', 'COUNT', 1) == 1 then

@@ -109,9 +109,9 @@ impl Shared {
         }
         session.prepare(sql::FINISH).await?;
         let names = transitions.iter().map(|transition| transition.queue.as_str());
-        self.queues.learn(session, names).await?;
+        self.queues.find(session, names).await?;
         // Behind a pooler the claim may go to a server that has crashed since, and is back.
-        let is_one_server = !session.is_closed() && !self.options.is_pooled;
+        let is_one_server = !session.is_closed() && !self.options.is_pooled();
         Ok(if is_one_server { Commit::IsFollowed } else { Commit::Waits })
     }
 
@@ -243,7 +243,7 @@ impl Shared {
     ) -> Result<Vec<Report<'t>>> {
         let mut lost = Vec::new();
         let names = successes.iter().map(|report| report.transition.queue.as_str());
-        let queues = self.queues.learn(session, names).await?;
+        let (queues, _) = self.queues.find(session, names).await?;
         for _ in 0..AGAIN_MAX {
             let mut tries = Tries::default();
             let refused = loop {

@@ -1,7 +1,7 @@
 //! From PostgreSQL's errors to windlass's, once, at the edge.
 
 use tokio_postgres::error::SqlState;
-use windlass_core::{Error, ErrorKind, Reason};
+use windlass_core::{Error, ErrorKind, NewTask, Reason};
 
 /// Names the operation and sorts the cause by what can be done about it.
 pub(super) fn classify(operation: &str, cause: tokio_postgres::Error) -> Error {
@@ -17,8 +17,10 @@ pub(super) fn classify(operation: &str, cause: tokio_postgres::Error) -> Error {
 /// What can be done about a code of the server's.
 pub(super) fn classify_code(code: &str) -> (ErrorKind, Reason) {
     let is = |state: SqlState| state.code() == code;
-    if is(SqlState::READ_ONLY_SQL_TRANSACTION) || is(SqlState::INSUFFICIENT_PRIVILEGE) {
+    if is(SqlState::READ_ONLY_SQL_TRANSACTION) {
         (ErrorKind::Unavailable, Reason::ReadOnly)
+    } else if is(SqlState::INSUFFICIENT_PRIVILEGE) {
+        (ErrorKind::Unavailable, Reason::Forbidden)
     } else if is(SqlState::DISK_FULL) || is(SqlState::OUT_OF_MEMORY) {
         (ErrorKind::Unavailable, Reason::StorageFull)
     } else if code.starts_with("22") {
@@ -78,6 +80,14 @@ pub(super) fn is_lock_timeout(error: &Error) -> bool {
 pub(super) fn key_busy() -> Error {
     let text = "a key of the task is in a transaction that is still open";
     Error::new(ErrorKind::Unavailable, text).reason_is(Reason::KeyBusy)
+}
+
+/// What is told of a task whose queue or kind somebody's open transaction is about to make.
+pub(super) fn name_busy(task: &NewTask) -> Error {
+    let (kind, queue) = (task.kind.as_str(), task.queue.as_str());
+    let text =
+        format!("type {kind:?} or queue {queue:?} is new, and in a transaction that is still open");
+    Error::new(ErrorKind::Unavailable, text).reason_is(Reason::NameBusy)
 }
 
 /// Adds the operation to a result of the driver.

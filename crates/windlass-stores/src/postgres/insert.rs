@@ -14,7 +14,7 @@ use windlass_core::{Error, ErrorKind, NewTask, Result, State, Timestamp, duratio
 use super::Shared;
 use super::batch::{Batch, Place, column, slices};
 use super::digest::{idempotency_digest, number_of, unique_digest};
-use super::error::{is_duplicate, is_lock_timeout, key_busy};
+use super::error::{is_duplicate, is_lock_timeout, key_busy, name_busy};
 use super::id::Id;
 use super::names::Known;
 use super::pool::transaction;
@@ -50,9 +50,15 @@ struct Twin {
 }
 
 /// The numbers of the queues and kinds of a call.
-struct Naming {
-    queues: Arc<Known>,
-    kinds: Arc<Known>,
+pub(super) struct Naming {
+    pub(super) queues: Arc<Known>,
+    pub(super) kinds: Arc<Known>,
+}
+
+impl Naming {
+    pub(super) fn has_all_of(&self, task: &NewTask) -> bool {
+        self.queues.id(task.queue.as_str()).is_some() && self.kinds.id(task.kind.as_str()).is_some()
+    }
 }
 
 /// What became of the tasks of a call so far.
@@ -77,7 +83,7 @@ impl Shared {
                 Err(error) => answers[at] = Some(Inserted::Bad(error)),
             }
         }
-        let mut stored = self.insert_valid(&coming, is_plain, &mut answers).await;
+        let mut stored = self.insert_valid(&mut coming, is_plain, &mut answers).await;
         for _ in 0..PARTITION_TRIES {
             if !lacks_partition(&stored) {
                 break;
@@ -86,7 +92,7 @@ impl Shared {
             let unknown = self.make_generations(&seqs).await?;
             let strangers = coming.extract_if(.., |one| unknown.contains(&(one.id.seq >> 32)));
             strangers.for_each(|one| answers[one.at] = Some(Inserted::Bad(not_ours(one.task))));
-            stored = self.insert_valid(&coming, is_plain, &mut answers).await;
+            stored = self.insert_valid(&mut coming, is_plain, &mut answers).await;
         }
         stored?;
         answers
@@ -97,7 +103,7 @@ impl Shared {
 
     async fn insert_valid(
         &self,
-        coming: &[Coming<'_>],
+        coming: &mut Vec<Coming<'_>>,
         is_plain: bool,
         answers: &mut Answers,
     ) -> Result<()> {
@@ -105,12 +111,13 @@ impl Shared {
             return Ok(());
         }
         let session = self.submits.session().await?;
-        let queues = coming.iter().map(|one| one.task.queue.as_str());
-        let kinds = coming.iter().map(|one| one.task.kind.as_str());
-        let names = Naming {
-            queues: self.queues.learn(&session, queues).await?,
-            kinds: self.kinds.learn(&session, kinds).await?,
-        };
+        let names = self.naming(&session, coming.iter().map(|one| one.task)).await?;
+        for one in coming.extract_if(.., |one| !names.has_all_of(one.task)) {
+            answers[one.at] = Some(Inserted::Bad(name_busy(one.task)));
+        }
+        if coming.is_empty() {
+            return Ok(());
+        }
         if is_plain {
             match self.insert_plain(&session, &names, coming).await {
                 Ok(()) => {
@@ -148,6 +155,20 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// The numbers of the names of tasks, as far as nobody's open transaction is making them.
+    pub(super) async fn naming<'t>(
+        &self,
+        session: &Session,
+        tasks: impl Iterator<Item = &'t NewTask> + Clone,
+    ) -> Result<Naming> {
+        let queues = tasks.clone().map(|task| task.queue.as_str());
+        let kinds = tasks.map(|task| task.kind.as_str());
+        Ok(Naming {
+            queues: self.queues.learn(session, &self.pool, queues).await?,
+            kinds: self.kinds.learn(session, &self.pool, kinds).await?,
+        })
     }
 
     fn receive<'t>(&self, at: usize, task: &'t NewTask) -> Result<Coming<'t>> {

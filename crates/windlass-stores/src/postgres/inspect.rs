@@ -56,8 +56,8 @@ impl Shared {
         session.control(sql::LOCK_ALL).await?;
         let counted = counts(session, sql::COUNTED).await?;
         session.all(sql::COUNTS_CLEAR, &[]).await?;
-        let queues =
-            self.queues.learn(session, counted.keys().map(|(queue, _)| queue.as_str())).await?;
+        let names = counted.keys().map(|(queue, _)| queue.as_str());
+        let (queues, _) = self.queues.find(session, names).await?;
         let rows: Vec<_> = counted
             .iter()
             .filter_map(|((queue, priority), counts)| {

@@ -34,8 +34,7 @@ pub(super) async fn migrate(session: &Session, options: &PostgresOptions) -> Res
         return Ok(());
     }
     if !options.creates {
-        let text = format!("no up-to-date windlass schema {:?} in that database", options.schema);
-        return Err(Error::new(ErrorKind::NotFound, text));
+        return Err(Error::new(ErrorKind::NotFound, outdated(options)));
     }
     // Others may migrate at this moment, and large tables take long.
     session.wait_patiently(true);
@@ -43,7 +42,20 @@ pub(super) async fn migrate(session: &Session, options: &PostgresOptions) -> Res
     let migrated = apply(session, options).await;
     let step = if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = session.control(step).await;
-    migrated.and(ended)
+    migrated.and(ended).map_err(|error| match error.reason() {
+        Reason::Forbidden => {
+            Error::new(error.kind(), outdated(options)).reason_is(Reason::Forbidden).because(error)
+        }
+        _ => error,
+    })
+}
+
+/// What is told to those who may not, or are not to, change the schema.
+fn outdated(options: &PostgresOptions) -> String {
+    format!(
+        "no up-to-date windlass schema {:?} in that database: run `windlass migrate up` as its owner",
+        options.schema
+    )
 }
 
 async fn apply(session: &Session, options: &PostgresOptions) -> Result<()> {
@@ -106,8 +118,16 @@ pub(super) async fn dump(session: &Session) -> Result<String> {
 /// How many migrations were applied; none where windlass has no tables yet.
 pub(super) async fn version(session: &Session, options: &PostgresOptions) -> Result<usize> {
     let exists = session.one(sql::SCHEMA_EXISTS, &[&options.schema]).await?;
-    if !exists.is_some_and(|row| row.get::<_, bool>(1)) {
+    if !exists.as_ref().is_some_and(|row| row.get::<_, bool>(1)) {
         return Ok(0);
+    }
+    if let Some(right) = exists.and_then(|row| row.get::<_, Option<String>>(2)) {
+        let text = format!(
+            "the role lacks {right} in schema {:?}: grant what \"Roles and rights\" in \
+             docs/postgres.md says",
+            options.schema
+        );
+        return Err(Error::new(ErrorKind::Unavailable, text).reason_is(Reason::Forbidden));
     }
     let stored = session.one(sql::SCHEMA_VERSION, &[]).await?.map_or(0, |row| row.get::<_, i32>(0));
     let known = MIGRATIONS.len();

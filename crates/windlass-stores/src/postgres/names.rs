@@ -3,15 +3,26 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use windlass_core::{Error, Result};
+use tokio::sync::Mutex as AsyncMutex;
+use windlass_core::Result;
 
+use super::error::is_lock_timeout;
+use super::pool::{Pool, transaction};
 use super::session::Session;
 use super::sql;
 
 /// Names that were met before; more than this are forgotten and asked for again.
 const REMEMBERED_MAX: usize = 100_000;
+
+/// How long a call waits for names that somebody else is making, and for each of them after that was too
+/// long. More than the commit of another process takes; others of the call wait as long.
+const PATIENCE: &str = "SET LOCAL lock_timeout TO '300ms'";
+const PATIENCE_SPENT: &str = "SET LOCAL lock_timeout TO '1ms'";
+/// How long such a name is only looked for, so that not every call waits for it.
+const BUSY_FOR: Duration = Duration::from_secs(2);
 
 /// One dictionary of the server, as far as it is known here.
 pub(super) struct Names {
@@ -19,6 +30,9 @@ pub(super) struct Names {
     make: &'static str,
     name: &'static str,
     known: Mutex<Arc<Known>>,
+    /// Held by whoever makes names, one at a time; has those that were found in the making elsewhere, and
+    /// when.
+    making: AsyncMutex<HashMap<String, Instant>>,
 }
 
 /// Names and their numbers, as far as they were met.
@@ -43,12 +57,12 @@ impl Known {
 impl Names {
     pub(super) fn of_queues() -> Self {
         let (find, make, name) = (sql::QUEUE_FIND, sql::QUEUE_MAKE, sql::QUEUE_NAMES);
-        Self { find, make, name, known: Mutex::default() }
+        Self { find, make, name, known: Mutex::default(), making: AsyncMutex::default() }
     }
 
     pub(super) fn of_kinds() -> Self {
         let (find, make, name) = (sql::KIND_FIND, sql::KIND_MAKE, sql::KIND_NAMES);
-        Self { find, make, name, known: Mutex::default() }
+        Self { find, make, name, known: Mutex::default(), making: AsyncMutex::default() }
     }
 
     /// Forgets every name.
@@ -56,32 +70,85 @@ impl Names {
         *self.known.lock() = Arc::default();
     }
 
-    /// Sees to it that these names have numbers; answers with what is known then.
-    pub(super) async fn learn(
+    /// Finds the numbers of these names; answers with what is known then, and which have none.
+    pub(super) async fn find(
         &self,
         session: &Session,
         wanted: impl Iterator<Item = &str>,
-    ) -> Result<Arc<Known>> {
+    ) -> Result<(Arc<Known>, Vec<String>)> {
         let mut known = Arc::clone(&self.known.lock());
         let mut missing: Vec<String> =
             wanted.filter(|name| known.id(name).is_none()).map(String::from).collect();
         missing.sort_unstable();
         missing.dedup();
-        for makes in [false, true] {
-            if missing.is_empty() {
-                break;
-            }
-            if makes {
-                session.execute(self.make, &[&missing]).await?;
-            }
+        if !missing.is_empty() {
             let rows = session.all(self.find, &[&missing]).await?;
             self.remember(&mut known, &rows);
             missing.retain(|name| known.id(name).is_none());
         }
-        match missing.first() {
-            None => Ok(known),
-            Some(name) => Err(Error::corrupt(format!("{name:?} was given no number"))),
+        Ok((known, missing))
+    }
+
+    /// Sees to it that these names have numbers; answers with what is known then. Names that somebody's
+    /// open transaction is making have none yet.
+    ///
+    /// They are made on a connection of the pool: whoever shares `session` must not wait for others'
+    /// transactions.
+    pub(super) async fn learn(
+        &self,
+        session: &Session,
+        pool: &Pool,
+        wanted: impl Iterator<Item = &str>,
+    ) -> Result<Arc<Known>> {
+        let (known, missing) = self.find(session, wanted).await?;
+        if missing.is_empty() {
+            return Ok(known);
         }
+        let mut busy = self.making.lock().await;
+        // Looked for again: whoever had the turn before may have made them.
+        let (_, mut unmade) = self.find(session, missing.iter().map(String::as_str)).await?;
+        busy.retain(|_, met| met.elapsed() < BUSY_FOR);
+        unmade.retain(|name| !busy.contains_key(name));
+        if !unmade.is_empty() {
+            for name in self.make(pool, unmade).await? {
+                busy.insert(name, Instant::now());
+            }
+        }
+        drop(busy);
+        // Asked of the session that will use them, which may have come to another database meanwhile.
+        let mut known = known;
+        let rows = session.all(self.find, &[&missing]).await?;
+        self.remember(&mut known, &rows);
+        Ok(known)
+    }
+
+    /// Makes names; answers with those that somebody's open transaction is making.
+    async fn make(&self, pool: &Pool, names: Vec<String>) -> Result<Vec<String>> {
+        match self.make_together(pool, &names, PATIENCE).await {
+            Err(error) if is_lock_timeout(&error) => {}
+            made => return made.map(|()| Vec::new()),
+        }
+        let mut busy = Vec::new();
+        for name in names {
+            match self.make_together(pool, std::slice::from_ref(&name), PATIENCE_SPENT).await {
+                Ok(()) => {}
+                Err(error) if is_lock_timeout(&error) => busy.push(name),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(busy)
+    }
+
+    async fn make_together(
+        &self,
+        pool: &Pool,
+        names: &[String],
+        patience: &'static str,
+    ) -> Result<()> {
+        transaction!(pool, session => async {
+            session.control(patience).await?;
+            session.execute(self.make, &[&names]).await.map(drop)
+        })
     }
 
     /// Finds the names of these numbers, as far as they exist; answers with what is known then.

@@ -20,12 +20,23 @@ pub struct PostgresOptions {
     pub(super) is_durable: bool,
     pub(super) creates: bool,
     pub(super) listens: bool,
-    pub(super) is_pooled: bool,
+    pub(super) pooler: Pooler,
     /// The server's own when absent.
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) limits: Limits,
     pub(super) ids_at_once_max: i64,
     pub(super) generation_rules: GenerationRules,
+}
+
+/// What stands between a store and its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pooler {
+    /// Nothing; a pooler is refused.
+    None,
+    /// One that gives each client a connection for as long as it stays.
+    Session,
+    /// One that gives a connection for one transaction at a time.
+    Transaction,
 }
 
 /// What a server must show of itself when it speaks TLS.
@@ -49,7 +60,7 @@ impl PostgresOptions {
             is_durable: true,
             creates: true,
             listens: true,
-            is_pooled: false,
+            pooler: Pooler::None,
             clock: None,
             limits: Config::default().limits,
             ids_at_once_max: 10_000,
@@ -98,7 +109,19 @@ impl PostgresOptions {
     /// and nobody listens.
     #[must_use]
     pub fn pooled(self) -> Self {
-        Self { is_pooled: true, listens: false, ..self }
+        Self { pooler: Pooler::Transaction, listens: false, ..self }
+    }
+
+    /// Expects a pooler before the server that gives each client a connection for as long as it stays, such
+    /// as PgBouncer in session mode. Nothing is done otherwise for it, but it is not refused.
+    #[must_use]
+    pub fn pooled_by_session(self) -> Self {
+        Self { pooler: Pooler::Session, ..self }
+    }
+
+    /// True where the next transaction may meet another connection of the server's.
+    pub(super) fn is_pooled(&self) -> bool {
+        self.pooler == Pooler::Transaction
     }
 
     /// Tells time by this clock instead of the server's, for tests.

@@ -133,7 +133,7 @@ impl Shared {
             }
             // Behind a pooler it would run under nobody knows which search path; the server's own
             // thresholds for these tables are low.
-            if vacuums && !self.options.is_pooled && is_owner(&held.session).await? {
+            if vacuums && !self.options.is_pooled() && is_owner(&held.session).await? {
                 done = done.and(held.session.control(sql::TEND_VACUUM).await);
             }
             held.back();

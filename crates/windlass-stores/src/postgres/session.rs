@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
-use windlass_core::{Error, ErrorKind, Result};
+use windlass_core::{Error, ErrorKind, Reason, Result};
 
-use super::error::During;
-use super::options::PostgresOptions;
+use super::error::{During, classify_code};
+use super::options::{Pooler, PostgresOptions};
 use super::pooled::Pooled;
-use super::tls;
+use super::{between, sql, tls};
 
 /// The values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -104,12 +104,21 @@ impl Session {
         let session = Self {
             client,
             statements: Mutex::default(),
-            pooled: options.is_pooled.then(|| Pooled::new(&settings)),
+            pooled: options.is_pooled().then(|| Pooled::new(&settings)),
             answer_max: purpose.answer_max(),
             is_patient: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             driver: driver.abort_handle(),
         };
+        // Asked before anything is set: a pooler would give it to its other clients.
+        if options.pooler == Pooler::None {
+            let asked = session.client.simple_query(sql::PROCESS);
+            let answer = session.answered(named(sql::PROCESS), asked).await?;
+            let told = between::told_process(&session.client).await?;
+            if between::answering_process(&answer) != Some(told) {
+                return Err(between::unexpected_pooler());
+            }
+        }
         if session.pooled.is_none() {
             session.answered(name, session.client.batch_execute(&settings)).await?;
         }
@@ -233,11 +242,14 @@ impl Drop for Awaited<'_> {
 
 /// A refusal to connect. A server that is not there yet may come; a wrong password will not mend.
 fn refused(cause: tokio_postgres::Error) -> Error {
-    let kind = match cause.code().map(|code| code.code().to_owned()) {
-        Some(code) if code.starts_with("28") || code == "3D000" => ErrorKind::Invalid,
-        _ => ErrorKind::Unavailable,
+    let (kind, reason) = match cause.code().map(|code| code.code()) {
+        Some(code) if code.starts_with("28") || code == "3D000" => {
+            (ErrorKind::Invalid, Reason::Unspecified)
+        }
+        Some(code) => (ErrorKind::Unavailable, classify_code(code).1),
+        None => (ErrorKind::Unavailable, Reason::Unspecified),
     };
-    Error::new(kind, "connect to postgres").because(cause)
+    Error::new(kind, "connect to postgres").reason_is(reason).because(cause)
 }
 
 /// What is set for a session, or for each transaction behind a pooler.

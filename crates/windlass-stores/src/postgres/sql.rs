@@ -84,6 +84,7 @@ statements! {
     ORDER_QUEUE = "order_queue";
     ORDER_WORKER = "order_worker";
     PING = "ping";
+    PROCESS = "process";
     PROGRESS = "progress";
     PROMOTE = "promote";
     PROMOTE_NEXT = "promote_next";

@@ -23,8 +23,8 @@ const DRIVERS: &[&str] = &[
 
 impl PostgresOptions {
     /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE?…`. Beside the parameters of libpq there are
-    /// `schema`, `durability` (`durable` or `fast`), `wakeups` (`listen` or `poll`) and `pooler` (`none` or
-    /// `transaction`).
+    /// `schema`, `durability` (`durable` or `fast`), `wakeups` (`listen` or `poll`) and `pooler` (`none`,
+    /// `session` or `transaction`).
     pub fn of_url(url: &str) -> Result<Self> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let mut rest = Vec::new();
@@ -85,9 +85,11 @@ impl PostgresOptions {
                 return Err(Error::invalid(format!("wakeups {other:?}: use listen or poll")));
             }
             ("pooler", "none") => {}
+            ("pooler", "session") => self = self.pooled_by_session(),
             ("pooler", "transaction") => self = self.pooled(),
             ("pooler", other) => {
-                return Err(Error::invalid(format!("pooler {other:?}: use none or transaction")));
+                let known = "none, session or transaction";
+                return Err(Error::invalid(format!("pooler {other:?}: use {known}")));
             }
             ("sslrootcert", _) => self.trust.authorities = Some(value.into()),
             (_, mode) => {
@@ -142,7 +144,7 @@ mod tests {
             ("postgres://u:secret@h/d?schema", "needs a value"),
             ("postgres://u:secret@h/d?schema=%4", "badly escaped"),
             ("postgres://u:secret@h/d?durability=maybe", "durable or fast"),
-            ("postgres://u:secret@h/d?pooler=session", "none or transaction"),
+            ("postgres://u:secret@h/d?pooler=statement", "session or transaction"),
             ("postgres://u:secret@h/d?sslmode=perhaps", "verify-full"),
             ("postgres://u:secret@h:port/d", "postgres://USER@HOST/DATABASE"),
             ("postgres:///d", "needs a host"),

@@ -4,16 +4,23 @@
 //! store's connections beforehand. What is left is one call of a function in the schema, which works
 //! under any search path and leaves no trace in the caller's session but its rows.
 
+use std::time::{Duration, Instant};
+
 use async_trait::async_trait;
 use serde_json::json;
 use windlass_core::store::{Inserted, Reservation};
 use windlass_core::unique::{Hold, OnConflict};
 use windlass_core::{Error, ErrorKind, NewTask, Result, TaskId, Transition, When, duration};
 
-use super::error::classify_code;
+use super::error::{classify_code, name_busy};
 use super::id::{Id, token_of};
 use super::insert::extras_of;
 use super::{PostgresStore, Shared, sql};
+
+/// How long a name may be in the making in someone's open transaction, and how long after each other it
+/// is looked for.
+const NAME_WAIT_MAX: Duration = Duration::from_secs(5);
+const NAME_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection of the caller's on which a transaction is open.
 #[async_trait]
@@ -130,8 +137,18 @@ impl Shared {
         let id = Id::of(&task.id).ok_or_else(|| Error::corrupt("an id of no number"))?;
         let session = self.submits.session().await?;
         let (queue, kind) = (task.queue.as_str(), task.kind.as_str());
-        let queues = self.queues.learn(&session, std::iter::once(queue)).await?;
-        let kinds = self.kinds.learn(&session, std::iter::once(kind)).await?;
+        let started = Instant::now();
+        let names = loop {
+            let names = self.naming(&session, std::iter::once(task)).await?;
+            if names.has_all_of(task) {
+                break names;
+            }
+            // Not for long: it may be the caller's own transaction that is making the name.
+            if started.elapsed() >= NAME_WAIT_MAX {
+                return Err(name_busy(task));
+            }
+            tokio::time::sleep(NAME_PAUSE).await;
+        };
         let unknown = || Error::corrupt("a name was made and is not there");
         let unique = task.unique.as_ref();
         let unique_for_ms = unique.and_then(|unique| match unique.hold {
@@ -149,8 +166,8 @@ impl Shared {
             "told": self.options.told_time(),
             "seq": id.seq,
             "stamp": id.stamp,
-            "queue": queues.id(queue).ok_or_else(unknown)?,
-            "kind": kinds.id(kind).ok_or_else(unknown)?,
+            "queue": names.queues.id(queue).ok_or_else(unknown)?,
+            "kind": names.kinds.id(kind).ok_or_else(unknown)?,
             "queue_name": queue,
             "kind_name": kind,
             "priority": task.priority.as_number(),

@@ -100,9 +100,9 @@ fn durability(append: Option<&str>, fsync: Option<&str>) -> Durability {
     let window = |loss: &str| Durability::Window { loss: loss.into() };
     match (append, fsync) {
         (Some("yes"), Some("always")) => Durability::Durable,
-        (Some("yes"), Some("everysec")) => {
-            window("a crash of the machine may lose the last second or two (appendfsync everysec)")
-        }
+        (Some("yes"), Some("everysec")) => window(
+            "a crash of machine or server may lose the last second or two (appendfsync everysec)",
+        ),
         (Some("yes"), _) => window(
             "a crash of the machine may lose all that its system had not written (appendfsync no)",
         ),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_core::store::{Depth, Severity};
-use windlass_core::{Ending, ManualClock, State, Store, TaskId};
+use windlass_core::store::{Depth, Reservation, Severity};
+use windlass_core::{Ending, Error, ErrorKind, ManualClock, Reason, State, Store, TaskId};
+use windlass_stores::Opening;
 use windlass_stores::postgres::PostgresStore;
 use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
-use windlass_testkit::draft::{RETENTION, draft, until_finished};
+use windlass_testkit::draft::{RETENTION, draft, queue, until_finished};
 use windlass_testkit::scene::{HOUR, SECOND, Scene};
 use windlass_testkit::{PostgresServer, Subject};
 
@@ -140,4 +141,38 @@ async fn the_role_gets_no_rights_beyond_these() {
     // A table of its own with the same name does not get into the functions.
     client.batch_execute("CREATE TEMPORARY TABLE generation (lo int8)").await.unwrap();
     client.batch_execute("SELECT * FROM generations(1)").await.unwrap();
+}
+
+/// What the role hears that was granted this much, when it opens the store with or without making it.
+async fn refusal(schema: &str, role: &str, creates: bool) -> Error {
+    let opening = Opening { creates, ..Opening::default() };
+    windlass_stores::open_as(&url_as(schema, role), opening).await.err().expect("it is refused")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_hears_which_right_it_lacks_and_who_may_make_the_schema() {
+    let schema = PostgresSubject::fresh().await.schema;
+    let (owner, role) = (connect(&schema).await, format!("poor_{schema}"));
+    owner.batch_execute(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
+    let hears = async |schema: &str, words: &str| {
+        for creates in [false, true] {
+            let error = refusal(schema, &role, creates).await;
+            assert!(error.to_string().contains(words), "{error:?}");
+            let is_told = error.reason() == Reason::Forbidden;
+            assert!(is_told || error.kind() == ErrorKind::NotFound, "{error:?}");
+        }
+    };
+    hears(&schema, "lacks USAGE").await;
+    hears("not_there_yet", "`windlass migrate up` as its owner").await;
+    owner.batch_execute(&format!("GRANT USAGE ON SCHEMA {schema} TO {role}")).await.unwrap();
+    hears(&schema, "lacks SELECT").await;
+    let grant = format!("GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}");
+    owner.batch_execute(&grant).await.unwrap();
+    let store = windlass_stores::open(&url_as(&schema, &role)).await.unwrap();
+    let wish = Reservation { queue: queue("main"), count: 1 };
+    let error = store.reserve(vec![wish]).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::Forbidden, "{error:?}");
+    assert!(error.chain().contains("function reserve"), "{}", error.chain());
+    owner.batch_execute("UPDATE meta SET version = version - 1").await.unwrap();
+    hears(&schema, "`windlass migrate up` as its owner").await;
 }

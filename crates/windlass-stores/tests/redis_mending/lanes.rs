@@ -96,6 +96,16 @@ async fn a_stream_that_was_deleted_comes_back_with_all_its_tasks() {
     comes_back(&["DEL"]).await;
 }
 
+/// Nobody has cut what lies behind the group, so that it is in the way of those that count.
+#[tokio::test]
+async fn a_group_of_many_tasks_comes_back_with_its_counters() {
+    let stage = Stage::new().await;
+    let ids = stage.scene.submit_many(2_500).await;
+    let _: i64 = stage.run(stage.on("XGROUP DESTROY", LANE).arg("w")).await;
+    assert!(stage.mend().await > 2_500);
+    assert_eq!(stage.drain().await, sorted(ids));
+}
+
 /// The task is accepted from whoever ran it, as long as it was not given to another.
 #[tokio::test]
 async fn a_run_of_a_destroyed_group_is_accepted_once_if_it_ends_before_the_sweep() {
@@ -130,9 +140,12 @@ async fn nobody_is_refused_for_want_of_a_group() {
     assert_eq!(stage.drain().await, sorted(vec![run.id.clone(), other.id.clone()]));
 }
 
+/// As after a clock that went back: the new stream begins before the old one.
 #[tokio::test]
 async fn entries_of_a_stream_that_was_deleted_do_not_come_again() {
     let stage = Stage::new().await;
+    stage.scene.bring(draft(), State::Cancelled).await;
+    let _: String = stage.run(stage.on("XSETID", LANE).arg("4000000000000-0")).await;
     let run = stage.scene.start(draft()).await;
     stage.delete_key(LANE).await;
     stage.mend().await;
@@ -140,6 +153,8 @@ async fn entries_of_a_stream_that_was_deleted_do_not_come_again() {
     let again = Run { task: stage.scene.claim(&worker, 1).await.remove(0), worker };
     assert_eq!(again.id, run.id);
     assert!(again.epoch > run.epoch, "{:?} after {:?}", again.epoch, run.epoch);
+    stage.expect_refused(&run).await;
+    stage.scene.finish_as(&again, completed(), State::Completed).await;
 }
 
 #[tokio::test]

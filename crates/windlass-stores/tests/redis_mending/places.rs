@@ -1,9 +1,8 @@
 //! Places without their task, and tasks without their place.
 
 use windlass_core::State;
-use windlass_core::store::Filter;
-use windlass_core::store::Inserted;
-use windlass_testkit::draft::{draft, until_finished};
+use windlass_core::store::{Beat, Filter, Inserted, ProgressReport};
+use windlass_testkit::draft::{draft, held_for, until_finished};
 use windlass_testkit::scene::{HOUR, SECOND};
 
 use crate::stage::{Stage, sorted};
@@ -101,6 +100,32 @@ async fn a_unique_key_whose_holder_is_gone_is_free_again() {
     stage.mend().await;
     let next = stage.scene.submit(keyed()).await;
     assert_eq!(stage.drain().await, [next]);
+}
+
+#[tokio::test]
+async fn a_key_that_is_held_for_a_time_ends_though_nobody_knows_when() {
+    let stage = Stage::new().await;
+    stage.scene.submit(draft().unique(held_for("a while", SECOND * 10))).await;
+    stage.delete_key("ut").await;
+    stage.mend().await;
+    stage.scene.advance(SECOND * 11);
+    stage.scene.tend().await;
+    let left: i64 = stage.run(&stage.on("EXISTS", "u")).await;
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn progress_of_a_task_that_is_gone_is_removed() {
+    let stage = Stage::new().await;
+    let run = stage.scene.start(draft()).await;
+    let report = ProgressReport { lease: run.lease(), fraction: 0.5, note: "half".into() };
+    let beat = Beat { progress: vec![report], ..stage.scene.sign(&run.worker) };
+    stage.scene.store.beat(beat).await.unwrap();
+    assert!(stage.scene.record(&run.id).await.progress.is_some());
+    stage.delete_record(&run.id).await;
+    stage.mend().await;
+    let left: i64 = stage.run(&stage.on("EXISTS", "g")).await;
+    assert_eq!(left, 0);
 }
 
 #[tokio::test]

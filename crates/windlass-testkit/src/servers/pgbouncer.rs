@@ -1,4 +1,4 @@
-//! A private PgBouncer in transaction mode, in front of a private PostgreSQL.
+//! A private PgBouncer in front of a private PostgreSQL.
 
 use std::fs;
 use std::io::Read;
@@ -22,6 +22,7 @@ const DEBIAN: &str = "/usr/sbin";
 /// A pooler of the tests' own; gone with the process that started it.
 pub struct PgBouncer {
     port: u16,
+    mode: &'static str,
     _running: Child,
     _watchdog: Child,
 }
@@ -34,8 +35,17 @@ impl PgBouncer {
         SHARED.get_or_init(|| Self::start(PostgresServer::shared()))
     }
 
-    /// Starts a pooler in front of a server.
+    /// Starts a pooler in front of a server that gives a connection for one transaction at a time.
     pub fn start(server: &PostgresServer) -> Self {
+        Self::start_in("transaction", server)
+    }
+
+    /// Starts a pooler in front of a server that gives each client a connection for as long as it stays.
+    pub fn start_in_session_mode(server: &PostgresServer) -> Self {
+        Self::start_in("session", server)
+    }
+
+    fn start_in(mode: &'static str, server: &PostgresServer) -> Self {
         let program = program().unwrap_or_else(|| {
             panic!("no pgbouncer on the PATH or in {DEBIAN}: run `cargo xtask setup`")
         });
@@ -48,7 +58,7 @@ impl PgBouncer {
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={} user=windlass\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-             auth_type = any\npool_mode = transaction\nmax_client_conn = 2000\n\
+             auth_type = any\npool_mode = {mode}\nmax_client_conn = 2000\n\
              default_pool_size = 40\nlogfile = {}\n",
             server.port(),
             log.display()
@@ -71,13 +81,13 @@ impl PgBouncer {
             assert!(!is_gone && Instant::now() < deadline, "pgbouncer: {}", read(&log));
             std::thread::sleep(Duration::from_millis(20));
         }
-        Self { port, _running: running, _watchdog: watchdog }
+        Self { port, mode, _running: running, _watchdog: watchdog }
     }
 
     /// The URL of a schema, through the pooler.
     pub fn url(&self, schema: &str) -> String {
-        let port = self.port;
-        format!("postgres://windlass@127.0.0.1:{port}/postgres?pooler=transaction&schema={schema}")
+        let Self { port, mode, .. } = self;
+        format!("postgres://windlass@127.0.0.1:{port}/postgres?pooler={mode}&schema={schema}")
     }
 }
 

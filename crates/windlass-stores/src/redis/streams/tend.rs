@@ -10,9 +10,11 @@ use super::place::stale_term;
 use super::reply::next;
 use super::{Shared, scripts};
 
-/// About how many items one step looks at, and how many steps are taken at each tend.
-const STEP: usize = 200;
-const STEPS: usize = 10;
+/// About how many items one step looks at, in about a millisecond of the server.
+const STEP: usize = 100;
+/// How many steps are taken at each tend, and how many once something was found.
+const STEPS: usize = 20;
+const STEPS_TORN: usize = 200;
 /// How often an operator's sweep begins anew before it lets someone else have a look.
 const ROUNDS_MAX: usize = 100_000;
 
@@ -83,13 +85,14 @@ impl Shared {
     /// Takes some steps of the sweep in a queue, at most to the end of its round.
     async fn mend(&self, queue: &QueueName, term: Option<Term>) -> Result<Mended> {
         let mut mended = Mended::default();
-        for step in 1..=STEPS {
+        for step in 1..=STEPS_TORN {
+            let is_last = step == STEPS_TORN || (step >= STEPS && !mended.is_torn);
             let call = scripts::MEND
                 .on(&[self.stem(queue)])
                 .arg(self.common.options.told_time())
                 .arg(term.map(|term| term.to_string()).unwrap_or_default())
                 .arg(STEP)
-                .arg(u8::from(step == STEPS));
+                .arg(u8::from(is_last));
             let reply = self.ask(call).await?;
             if reply.is_zero() {
                 return Err(stale_term(term));
@@ -100,7 +103,7 @@ impl Shared {
             while let (Some(name), Some(count)) = (parts.next(), parts.next()) {
                 mended.add(name.text()?, count.number()?.unsigned_abs());
             }
-            if mended.is_round_over {
+            if mended.is_round_over || is_last {
                 break;
             }
         }
