@@ -173,11 +173,13 @@ fn a_question_ends_with_the_doctor_who_asked_it() {
     let ours = tokio::runtime::Runtime::new().unwrap();
     ours.block_on(look(&server, ""));
     let owner = ours.block_on(connect(&server, "owner"));
+    // Not the one that holds the lock: within a transaction a session sees the same others again.
+    let watcher = ours.block_on(connect(&server, "watcher"));
     let wait_until = |count: i64| {
         let asked = "SELECT count(*) FROM pg_stat_activity
             WHERE application_name = 'doctor' AND wait_event_type = 'Lock'";
         ours.block_on(async {
-            while owner.query_one(asked, &[]).await.unwrap().get::<_, i64>(0) != count {
+            while watcher.query_one(asked, &[]).await.unwrap().get::<_, i64>(0) != count {
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             }
         });
