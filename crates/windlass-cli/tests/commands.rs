@@ -5,6 +5,8 @@ mod support;
 
 use serde_json::{Value, json};
 use support::{Place, Ran};
+use windlass_testkit::PostgresServer;
+use windlass_testkit::servers::postgres::Care;
 
 /// A payload that careless programs change on its way.
 const PAYLOAD: &str = r#"{"n": 9007199254740993,  "s":"\ud800", "f":1.10}"#;
@@ -290,7 +292,6 @@ fn a_table_is_printed_when_it_is_asked_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_lacks_a_right_is_told_and_exits_with_5() {
     use windlass::tokio_postgres::{Config, NoTls};
-    use windlass_testkit::PostgresServer;
 
     let place = Place::new();
     let url = PostgresServer::shared().url("rights");
@@ -319,4 +320,43 @@ async fn a_role_that_lacks_a_right_is_told_and_exits_with_5() {
         assert!(told.err.contains("`windlass migrate up` as its owner"), "{told}");
         assert!(!told.err.contains("windlass dev"), "{told}");
     }
+}
+
+#[test]
+fn a_list_goes_on_until_it_has_found_something() {
+    let place = Place::new();
+    let id = id_of(&place.run(&["enqueue", "wanted"]).exits(0));
+    // More than a store looks through for one page.
+    for _ in 0..2 {
+        place.run(&["enqueue", "noop", "--count", "6000"]).exits(0);
+    }
+    let found = place.run(&["task", "list", "--type", "wanted"]).exits(0).json();
+    assert_eq!(found["data"][0]["id"], id.as_str());
+    let found = place.run(&["task", "list", "--type", "nobody-knows"]).exits(0).json();
+    assert_eq!((&found["data"], &found["next_cursor"]), (&json!([]), &Value::Null));
+}
+
+#[test]
+fn a_store_that_only_reads_is_a_problem_and_nothing_else_is_said_of_it() {
+    let (place, server) = (Place::new(), PostgresServer::start(Care::Durable));
+    let store = server.url("windlass");
+    place.run(&["migrate", "up", "--store", &store]).exits(0);
+    let content = place.run(&["doctor", "--store", &store, "-o", "table"]).exits(0);
+    assert!(content.out.contains("nothing is wrong"), "{content}");
+    let reading = format!("{store}&options=-c%20default_transaction_read_only%3Don");
+    let told = place.run(&["doctor", "--store", &reading, "-o", "table"]).exits(1);
+    assert!(told.out.contains("problem  store: it cannot be written to"), "{told}");
+    assert!(!told.out.contains("nothing is wrong"), "{told}");
+}
+
+#[test]
+fn the_migrations_of_a_postgres_are_printed_as_a_script_for_its_schema() {
+    let (place, server) = (Place::new(), PostgresServer::start(Care::Careless));
+    let store = server.url("elsewhere");
+    let script = place.run(&["migrate", "sql", "--store", &store]).exits(0).out;
+    assert!(script.contains("'elsewhere'") && script.contains("BEGIN;"), "{script}");
+    assert!(script.trim_end().ends_with("COMMIT;"), "{script}");
+    place.run(&["migrate", "up", "--store", &store]).exits(0);
+    let script = place.run(&["migrate", "sql", "--store", &store]).exits(0).out;
+    assert!(script.contains("nothing to do") && !script.contains("BEGIN"), "{script}");
 }

@@ -266,7 +266,7 @@ CREATE FUNCTION add_generation(wanted bigint, now bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SET lock_timeout=10s /* a body of 28 lines, da664dfd72f53fe49cc93a3f073741fe */;
 
 CREATE FUNCTION as_jsonb(bytes bytea) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE /* a body of 6 lines, 88c01db94125a06741cbf864f61c8f3c */;
+LANGUAGE plpgsql IMMUTABLE /* a body of 16 lines, c4f791a4e5625902a2e732655c7cfc89 */;
 
 CREATE FUNCTION begin_rewrite(first bigint, past bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET lock_timeout=100ms SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 27 lines, df703b4423a39407f2a9d0d1590c9e76 */;
@@ -278,7 +278,7 @@ CREATE FUNCTION check_fields(what text, given jsonb, known text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE /* a body of 12 lines, df9eba176bbba694a17470f505a9e7cd */;
 
 CREATE FUNCTION check_key(what text, key text) RETURNS void
-LANGUAGE plpgsql VOLATILE /* a body of 9 lines, d715567fa4e0411144ab78435c14b2e4 */;
+LANGUAGE plpgsql VOLATILE /* a body of 9 lines, 3a45dff24f13246f8ef2d2f4a118afad */;
 
 CREATE FUNCTION check_name(what text, name text) RETURNS void
 LANGUAGE plpgsql VOLATILE /* a body of 9 lines, 3da1f67d27e4bcf081645a053506db15 */;
@@ -299,7 +299,7 @@ CREATE FUNCTION count_state(queue integer, priority smallint, state integer, by 
 LANGUAGE sql VOLATILE /* a body of 8 lines, 7f1feeb156d19cc393bbb14b15fb9217 */;
 
 CREATE FUNCTION depth_of(json text) RETURNS integer
-LANGUAGE plpgsql IMMUTABLE /* a body of 11 lines, 5b93d0596ccd4a0b531c2fc31060f2dc */;
+LANGUAGE plpgsql IMMUTABLE /* a body of 11 lines, 0dd76e7f23e7b2c4efe8e794b93dcd80 */;
 
 CREATE FUNCTION digest(VARIADIC parts bytea[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE /* a body of 5 lines, 9c5f17eb40d0eae3720c9eb03a1f923e */;
@@ -317,7 +317,7 @@ CREATE FUNCTION end_rewrite(most bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET lock_timeout=100ms SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 37 lines, bfbf07ae0c7926bb34e34637d2a9f6b6 */;
 
 CREATE FUNCTION enqueue(kind text, payload jsonb DEFAULT 'null'::jsonb, queue text DEFAULT 'default'::text, priority text DEFAULT 'normal'::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text, options jsonb DEFAULT '{}'::jsonb) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET IntervalStyle=postgres SET enable_seqscan=off SET jit=off SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 79 lines, 3623ba97f770e0b539f766c97179fd63 */;
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET IntervalStyle=postgres SET enable_seqscan=off SET extra_float_digits=1 SET jit=off SET search_path=windlass, pg_temp SET standard_conforming_strings=on /* not for PUBLIC */ /* a body of 85 lines, f9c2a6971b853b692b4e49b544e9e068 */;
 
 CREATE FUNCTION free_key(wanted bigint, has_started boolean) RETURNS void
 LANGUAGE sql VOLATILE /* a body of 5 lines, 336936b1f560c8d5a6d51ba1d955f3aa */;
@@ -332,7 +332,7 @@ CREATE FUNCTION id_of(seq bigint, stamp bigint) RETURNS text
 LANGUAGE sql IMMUTABLE /* a body of 6 lines, e521e02636dbd11c61bf727d2e092b05 */;
 
 CREATE FUNCTION last_error(history bytea) RETURNS text
-LANGUAGE plpgsql IMMUTABLE /* a body of 12 lines, b9f37f1f3fd5ba34831cbc43a4e7be80 */;
+LANGUAGE sql IMMUTABLE /* a body of 1 lines, d41d8cd98f00b204e9800998ecf8427e */;
 
 CREATE FUNCTION lock_tasks() RETURNS void
 LANGUAGE plpgsql VOLATILE SET lock_timeout=100ms /* a body of 6 lines, bd21eec054459dc2452e9e20e3b8da1a */;
@@ -356,22 +356,25 @@ CREATE FUNCTION open_generation(now bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 16 lines, af5e5cc66bf4d00aae426ba0beabb760 */;
 
 CREATE FUNCTION read_backoff(given jsonb) RETURNS jsonb
-LANGUAGE plpgsql VOLATILE /* a body of 32 lines, 1a99477320b053248c99241046ddd3a6 */;
+LANGUAGE plpgsql VOLATILE /* a body of 35 lines, 74828b6454b88a3d12d5419d79de1eb3 */;
 
 CREATE FUNCTION read_count(what text, given jsonb, standard integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE /* a body of 9 lines, 6443315d107379190e370da9bf4a4515 */;
 
 CREATE FUNCTION read_duration(what text, given jsonb) RETURNS bigint
-LANGUAGE plpgsql VOLATILE /* a body of 30 lines, 9e44c2ea6d64ace7fcdc2ff5698fd1d4 */;
+LANGUAGE plpgsql VOLATILE /* a body of 34 lines, a4b04ca2d1f438aa9bf78c356de39f5d */;
 
 CREATE FUNCTION read_extras(options jsonb) RETURNS text
-LANGUAGE plpgsql VOLATILE /* a body of 40 lines, 113332064dd8cc4fcd74ac7ae4c986fa */;
+LANGUAGE plpgsql VOLATILE /* a body of 43 lines, 3b8452549010fc0a33eb12d28c51d83b */;
+
+CREATE FUNCTION read_instant(what text, given timestamp with time zone) RETURNS bigint
+LANGUAGE plpgsql VOLATILE /* a body of 8 lines, eef9e77667be28ca6d90487eba483675 */;
 
 CREATE FUNCTION read_text(what text, given jsonb) RETURNS text
 LANGUAGE plpgsql VOLATILE /* a body of 6 lines, 34879e444c12d887ecf8cc0a3cfab5fb */;
 
 CREATE FUNCTION read_time(what text, given jsonb) RETURNS bigint
-LANGUAGE plpgsql VOLATILE /* a body of 14 lines, ebfb6d693c6a160cbf565e9b3c85b320 */;
+LANGUAGE plpgsql VOLATILE /* a body of 16 lines, 7cd62e73273db4093ed9f138921059a6 */;
 
 CREATE FUNCTION refuse(what text, why text) RETURNS void
 LANGUAGE plpgsql VOLATILE /* a body of 4 lines, 7e87c8e76c864ad881dd38ca1805faf1 */;

@@ -18,4 +18,4 @@ mod url;
 mod wakes;
 
 pub use schema::{Migration, SchemaStatus};
-pub use url::{Opening, open, open_as, schema_status};
+pub use url::{Opening, open, open_as, schema_script, schema_status};

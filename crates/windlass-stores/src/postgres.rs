@@ -186,6 +186,12 @@ pub(crate) async fn schema_status(options: PostgresOptions) -> Result<crate::Sch
     Ok(crate::SchemaStatus { applied, migrations: migrate::MIGRATIONS })
 }
 
+/// What brings the schema of a database up to date, as a script.
+pub(crate) async fn schema_script(options: PostgresOptions) -> Result<String> {
+    let session = Session::connect(&options, Purpose::Plain, |_| {}).await?;
+    migrate::script(&session, &options).await
+}
+
 /// The schema as text, for `cargo xtask schema`; made and migrated if need be.
 pub async fn schema_dump(options: PostgresOptions) -> Result<String> {
     let session = Session::connect(&options, Purpose::Plain, |_| {}).await?;

@@ -169,6 +169,12 @@ pub fn schema_dump() -> Result<String> {
     migrate::dump(&connection)
 }
 
+/// What the migrations do, for review: any opener of a file carries them out.
+pub(crate) fn schema_script() -> String {
+    let told = |step: &crate::Migration| format!("-- {}\n{}", step.name, step.sql);
+    migrate::MIGRATIONS.iter().map(told).collect()
+}
+
 /// How the schema of a file stands, which is neither made nor changed.
 pub(crate) async fn schema_status(options: SqliteOptions) -> Result<crate::SchemaStatus> {
     let look = move || {

@@ -83,6 +83,19 @@ pub async fn schema_status(url: &str) -> Result<SchemaStatus> {
     }
 }
 
+/// What brings the schema of a store up to date, as a script for who may do so; changes nothing.
+pub async fn schema_script(url: &str) -> Result<String> {
+    match Place::of(url)? {
+        Place::Memory => Ok(String::new()),
+        #[cfg(feature = "sqlite")]
+        Place::Sqlite(_) => Ok(crate::sqlite::schema_script()),
+        #[cfg(feature = "postgres")]
+        Place::Postgres(options) => crate::postgres::schema_script(*options).await,
+        #[cfg(feature = "redis")]
+        Place::Redis(_) => Ok(String::new()),
+    }
+}
+
 /// What a URL names.
 enum Place {
     Memory,

@@ -11,7 +11,11 @@ use windlass_testkit::PostgresServer;
 use windlass_testkit::servers::postgres::Care;
 
 async fn connect(server: &PostgresServer, application: &str) -> Client {
-    let url = server.url("none");
+    connect_as(server, "windlass", application).await
+}
+
+async fn connect_as(server: &PostgresServer, role: &str, application: &str) -> Client {
+    let url = server.url("none").replace("user=windlass", &format!("user={role}"));
     let mut config: Config = url.split_once("&schema=").unwrap().0.parse().unwrap();
     let (client, connection) = config.application_name(application).connect(NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -72,4 +76,120 @@ async fn missing_rights_are_named() {
     let findings = store.inspect(Depth::Full).await.unwrap().findings;
     let found = told(&findings, "rights", "DELETE on ").expect("named");
     assert_eq!(found.severity, Severity::Problem);
+}
+
+/// What the documentation has an operator grant to the role that runs everything.
+fn documented_grants() -> &'static str {
+    let page = include_str!("../../../docs/postgres.md");
+    let (_, block) = page.split_once("## Roles and rights").unwrap();
+    let (_, block) = block.split_once("```sql\n").unwrap();
+    block.split_once("```").unwrap().0
+}
+
+async fn look_as(server: &PostgresServer, role: &str) -> Vec<Finding> {
+    let url = server.url("windlass").replace("user=windlass", &format!("user={role}"));
+    let options = PostgresOptions::of_url(&url).unwrap().existing();
+    PostgresStore::open(options).await.unwrap().inspect(Depth::Full).await.unwrap().findings
+}
+
+#[tokio::test]
+async fn roles_that_see_nothing_of_others_name_who_holds_a_transaction_open() {
+    let server = PostgresServer::start(Care::Durable);
+    let superuser = connect(&server, "superuser").await;
+    superuser
+        .batch_execute(
+            "CREATE ROLE windlass_owner LOGIN; CREATE ROLE windlass_app LOGIN;
+             CREATE ROLE guest LOGIN; CREATE SCHEMA windlass AUTHORIZATION windlass_owner",
+        )
+        .await
+        .unwrap();
+    let url = server.url("windlass").replace("user=windlass", "user=windlass_owner");
+    drop(PostgresStore::open(PostgresOptions::of_url(&url).unwrap()).await.unwrap());
+    superuser.batch_execute(documented_grants()).await.unwrap();
+    let other = connect_as(&server, "guest", "forgetful").await;
+    let open = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1";
+    for role in ["windlass_app", "windlass_owner"] {
+        let vacuum = |findings: &[Finding]| told(findings, "vacuum", "a transaction").cloned();
+        assert_eq!(vacuum(&look_as(&server, role).await), None, "{role}");
+        other.batch_execute(open).await.unwrap();
+        let pid: i32 = other.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+        let found = vacuum(&look_as(&server, role).await).expect("named");
+        assert_eq!(found.severity, Severity::Warning);
+        for word in [format!("pid {pid},"), "user guest".into(), "hidden from this role".into()] {
+            assert!(found.text.contains(&word), "{role}, {word}: {found:?}");
+        }
+        for word in ["pg_terminate_backend", "GRANT pg_read_all_stats"] {
+            assert!(found.advice.contains(word), "{role}, {word}: {found:?}");
+        }
+        superuser.batch_execute(&format!("GRANT pg_read_all_stats TO {role}")).await.unwrap();
+        let found = vacuum(&look_as(&server, role).await).expect("named");
+        assert!(found.text.contains("idle in transaction: SELECT"), "{found:?}");
+        assert!(!found.advice.contains("GRANT"), "{found:?}");
+        other.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_told_to_end_transactions_of_windlass() {
+    let server = PostgresServer::start(Care::Durable);
+    look(&server, "").await;
+    let other = connect(&server, "windlass").await;
+    other.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await.unwrap();
+    let findings = look(&server, "").await;
+    let found = told(&findings, "vacuum", "application windlass").expect("named");
+    assert!(!found.advice.contains("pg_terminate_backend"), "{found:?}");
+}
+
+#[tokio::test]
+async fn no_plan_of_a_count_is_quadratic_where_the_server_knows_no_sizes() {
+    let server = PostgresServer::start(Care::Careless);
+    look(&server, "").await;
+    let owner = connect(&server, "owner").await;
+    // As after a restore: rows, and no word of how many.
+    owner
+        .batch_execute(
+            "SET search_path TO windlass;
+             ALTER TABLE done SET (autovacuum_enabled = off);
+             INSERT INTO queue (name) VALUES ('q'); INSERT INTO kind (name) VALUES ('k');
+             INSERT INTO task (seq, stamp, created_at, run_at, timeout_ms, retention_ms, queue, kind,
+                 max_retries, max_crashes, priority, extras, payload)
+               SELECT s, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, '', '' FROM generate_series(1, 20000) AS s;
+             BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
+             SET LOCAL enable_mergejoin = off",
+        )
+        .await
+        .unwrap();
+    owner.batch_execute(include_str!("../sql/postgres/inspect_limits.sql")).await.unwrap();
+    let text = format!("EXPLAIN {}", include_str!("../sql/postgres/counted.sql"));
+    let rows = owner.query(&text, &[]).await.unwrap();
+    let plan = rows.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>().join("\n");
+    assert!(plan.contains("Cond: (t.seq = ") || plan.contains(" = t.seq)"), "{plan}");
+    assert!(!plan.contains("Join Filter"), "{plan}");
+}
+
+#[test]
+fn a_question_ends_with_the_doctor_who_asked_it() {
+    let server = PostgresServer::start(Care::Careless);
+    let ours = tokio::runtime::Runtime::new().unwrap();
+    ours.block_on(look(&server, ""));
+    let owner = ours.block_on(connect(&server, "owner"));
+    let wait_until = |count: i64| {
+        let asked = "SELECT count(*) FROM pg_stat_activity
+            WHERE application_name = 'doctor' AND wait_event_type = 'Lock'";
+        ours.block_on(async {
+            while owner.query_one(asked, &[]).await.unwrap().get::<_, i64>(0) != count {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        });
+    };
+    ours.block_on(owner.batch_execute("BEGIN; LOCK TABLE windlass.done")).unwrap();
+    let theirs = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("{}&application_name=doctor", server.url("windlass"));
+    theirs.spawn(async move {
+        let store = PostgresStore::open(PostgresOptions::of_url(&url).unwrap()).await.unwrap();
+        store.inspect(Depth::Full).await
+    });
+    wait_until(1);
+    theirs.shutdown_background();
+    wait_until(0);
 }

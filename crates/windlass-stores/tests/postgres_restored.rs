@@ -1,4 +1,4 @@
-//! Databases that change under a running store: made anew, or closed to it for a while.
+//! Databases that others than the store change: made anew, closed to it for a while, or migrated by a script.
 
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use windlass_core::store::{Beat, ClaimParams, GetParams, Parts, Quota, Reservation, WorkerCard};
 use windlass_core::{Result, Store, TaskId, WorkerId};
+use windlass_stores::postgres::PostgresOptions;
 use windlass_stores::postgres::tokio_postgres::{Config, NoTls};
 use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::servers::PostgresServer;
@@ -102,4 +103,56 @@ async fn a_user_who_is_locked_out_for_a_while_is_told_to_come_back() {
     }
     operate(&server, &["ALTER ROLE clerk LOGIN"]).await;
     submit_at_last(&store, "mail").await;
+}
+
+/// Everything that is in a schema, under one name for all of them.
+async fn catalog(server: &PostgresServer, schema: &str) -> String {
+    let options = PostgresOptions::of_url(&server.url(schema)).unwrap().existing();
+    windlass_stores::postgres::schema_dump(options).await.unwrap().replace(schema, "SCHEMA")
+}
+
+#[tokio::test]
+async fn the_script_for_a_dba_leaves_what_a_migration_does() {
+    let server = PostgresServer::start(Care::Careless);
+    operate(&server, &["CREATE ROLE dba LOGIN; GRANT CREATE ON DATABASE postgres TO dba"]).await;
+    let as_dba = |script: &str| format!("SET SESSION AUTHORIZATION dba; {script}");
+    drop(windlass_stores::open(&server.url("by_windlass")).await.unwrap());
+    let expected = catalog(&server, "by_windlass").await;
+
+    let url = |schema: &str| server.url(schema);
+    let script = windlass_stores::schema_script(&url("by_script")).await.unwrap();
+    operate(&server, &[&as_dba(&script)]).await;
+    assert_eq!(catalog(&server, "by_script").await, expected);
+    let status = windlass_stores::schema_status(&url("by_script")).await.unwrap();
+    assert_eq!(status.applied, status.migrations.len());
+    let store = windlass_stores::open(&url("by_script")).await.unwrap();
+    submit(&store, "mail").await.unwrap();
+    assert_eq!(claimed(&store, "mail").await.len(), 1);
+    let script = windlass_stores::schema_script(&url("by_script")).await.unwrap();
+    assert!(script.lines().all(|line| line.starts_with("--")), "nothing is left to do: {script}");
+
+    // From an older version, under a name that must be quoted, by an owner who may not make schemas.
+    let old = status.migrations[..3].iter().map(|step| step.sql).collect::<String>();
+    let make = "REVOKE CREATE ON DATABASE postgres FROM dba;
+        CREATE SCHEMA \"it's old\" AUTHORIZATION dba; SET SESSION AUTHORIZATION dba; BEGIN;
+        SET LOCAL search_path TO \"it's old\";";
+    operate(&server, &[&format!("{make} {old} UPDATE meta SET version = 3; COMMIT")]).await;
+    let script = windlass_stores::schema_script(&url("it's%20old")).await.unwrap();
+    assert!(!script.contains("0003_") && script.contains("0004_"), "{script}");
+    operate(&server, &[&as_dba(&script)]).await;
+    let options = PostgresOptions::of_url(&url("it's%20old")).unwrap().existing();
+    let dump = windlass_stores::postgres::schema_dump(options).await.unwrap();
+    assert_eq!(dump.replace("\"it's old\"", "SCHEMA"), expected);
+
+    let (client, connection) = {
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(server.port()).user("windlass").dbname("postgres");
+        config.connect(NoTls).await.unwrap()
+    };
+    tokio::spawn(connection);
+    let again = client.batch_execute(&script).await.unwrap_err();
+    assert_eq!(again.code().unwrap().code(), "55000", "it is for version 3 only: {again}");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let text = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace";
+    assert_eq!(client.query_one(text, &[]).await.unwrap().get::<_, i64>(0), 0);
 }

@@ -1,8 +1,9 @@
 //! A web application on PostgreSQL in which a sign-up and its welcome task commit together, and in which
 //! the row that the task writes and its completion do, too.
 //!
-//! `DATABASE_URL=postgres://… cargo run -p windlass --example postgres_signup --features sqlx-0_9`. It makes two
-//! tables and the schema `windlass`. So that it ends by itself it sends itself requests.
+//! `DATABASE_URL=postgres://… cargo run -p windlass --example postgres_signup --features sqlx-0_9`. It makes
+//! the schemas `windlass` and `windlass_example_signup`, with two tables; what is there it leaves alone. So that it ends
+//! by itself it sends itself requests.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -69,9 +70,16 @@ async fn welcome(task: Welcome, cx: Context<PgPool>) -> Outcome<String> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let url = std::env::var("DATABASE_URL")?;
+    let url = std::env::var("DATABASE_URL").map_err(
+        |_| "say which database to use: DATABASE_URL=postgres://USER:PASSWORD@HOST/DATABASE",
+    )?;
+    if url.contains("schema=") {
+        return Err("sqlx refuses what only windlass knows: leave ?schema= away".into());
+    }
     let database = PgPool::connect(&url).await?;
     sqlx::raw_sql(include_str!("signup/schema.sql")).execute(&database).await?;
+    let before: i64 =
+        sqlx::query_scalar(include_str!("signup/last_letter.sql")).fetch_one(&database).await?;
     let client = windlass::connect(&url).await?;
     let state = database.clone();
     let worker = client.worker().state(state).handle(welcome).concurrency(4).start().await?;
@@ -86,7 +94,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{name}: {}", request(address, &format!("POST /sign-up/{name}")).await?);
     }
     let letters = async || -> Result<Vec<String>, sqlx::Error> {
-        sqlx::query_scalar(include_str!("signup/letters.sql")).fetch_all(&database).await
+        let written = sqlx::query_scalar(include_str!("signup/letters.sql")).bind(before);
+        written.fetch_all(&database).await
     };
     while letters().await?.len() < 2 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

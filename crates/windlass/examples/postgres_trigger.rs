@@ -1,8 +1,8 @@
 //! A trigger that submits a task for every new row: the application that inserts knows nothing of
 //! windlass, and may be written in any language.
 //!
-//! `DATABASE_URL=postgres://… cargo run -p windlass --example postgres_trigger --features postgres`. It makes a table
-//! with a trigger, and the schema `windlass`.
+//! `DATABASE_URL=postgres://… cargo run -p windlass --example postgres_trigger --features postgres`. It makes
+//! the schemas `windlass` and `windlass_example_orders`, with a table and a trigger; what is there it leaves alone.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -35,25 +35,29 @@ const SHIPPED: &str = include_str!("orders/shipped.sql");
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let url = std::env::var("DATABASE_URL")?;
+    let url = std::env::var("DATABASE_URL").map_err(
+        |_| "say which database to use: DATABASE_URL=postgres://USER:PASSWORD@HOST/DATABASE",
+    )?;
+    if url.contains("schema=") {
+        return Err(
+            "the trigger of this example calls windlass.enqueue: leave ?schema= away".into()
+        );
+    }
     let client = windlass::connect(&url).await?; // first: it makes the schema
     let (shop, connection) = tokio_postgres::connect(&url, NoTls).await?;
     tokio::spawn(connection);
     shop.batch_execute(SETUP).await?;
     let worker = client.worker().handle(ship).queue("shipping", 1).start().await?;
 
-    shop.batch_execute(ORDER).await?;
+    let order: i32 = shop.query_one(ORDER, &[]).await?.get(0);
     shop.batch_execute(MISTAKE).await?;
-    let results = loop {
-        let rows = shop.query(SHIPPED, &[]).await?;
-        if !rows.is_empty() {
-            break rows;
+    let result: String = loop {
+        if let Some(row) = shop.query_opt(SHIPPED, &[&order]).await? {
+            break row.get(0);
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     };
-    for row in results {
-        println!("{}", row.get::<_, String>(0));
-    }
+    println!("{result}");
     worker.stop().await?;
     Ok(())
 }

@@ -64,7 +64,9 @@ pub use windlass_stores::postgres::tokio_postgres;
 /// [`transaction::Within`] takes.
 #[cfg(feature = "sqlite")]
 pub use windlass_stores::sqlite::rusqlite;
-pub use windlass_stores::{Migration, Opening, SchemaStatus, open, open_as, schema_status};
+pub use windlass_stores::{
+    Migration, Opening, SchemaStatus, open, open_as, schema_script, schema_status,
+};
 
 /// Everything that a program with tasks and handlers needs.
 pub mod prelude {

@@ -2,25 +2,33 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
-use std::process::Command;
+use std::process::{Command, Output};
 
+use windlass::tokio_postgres::{self, NoTls};
 use windlass_testkit::PostgresServer;
 use windlass_testkit::servers::postgres::Care;
 
-/// Runs an example in an empty folder; answers what it printed.
-fn run(example: &str, database: Option<String>) -> String {
+/// Runs an example in an empty folder.
+fn start(example: &str, database: Option<&str>) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--manifest-path", manifest, "--example", example])
         .current_dir(folder.path())
+        .env_remove("DATABASE_URL")
         .envs(database.map(|url| ("DATABASE_URL", url)))
         .output()
         .unwrap();
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{example} leaves files behind");
+    output
+}
+
+/// Runs an example to its end; answers what it printed.
+fn run(example: &str, database: Option<&str>) -> String {
+    let output = start(example, database);
     let (said, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{example}: {said}\n{complained}");
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{example} leaves files behind");
     said.into_owned()
 }
 
@@ -29,25 +37,50 @@ fn check(example: &str, expected: &str) {
     assert!(said.contains(expected), "{example} says: {said}");
 }
 
-/// The same, with a PostgreSQL of its own.
-fn check_with_database(example: &str, expected: &str) {
+/// The same, with a PostgreSQL of its own; run twice, since a reader will. Tables of the user's stay as
+/// they are, and what cannot be is explained.
+fn check_with_database(example: &str, expected: [&str; 2]) {
     let server = PostgresServer::start(Care::Careless);
     let url = server.tcp_url("windlass");
     let (plain, _) = url.split_once('?').unwrap();
-    let said = run(example, Some(plain.into()));
-    assert!(said.contains(expected), "{example} says: {said}");
+    let operate = |text: &str| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(plain, NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(text).await.unwrap();
+        });
+    };
+    for table in ["orders", "users", "letters"] {
+        operate(&format!("CREATE TABLE {table} (precious int); INSERT INTO {table} VALUES (1)"));
+    }
+    for expected in expected {
+        let said = run(example, Some(plain));
+        assert!(said.contains(expected), "{example} says: {said}");
+    }
+    for table in ["orders", "users", "letters"] {
+        operate(&format!("SELECT 1 / (SELECT count(precious) FROM {table})"));
+    }
+    for (database, reason) in
+        [(None, "say which database to use"), (Some(url.as_str()), "leave ?schema= away")]
+    {
+        let output = start(example, database);
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && complained.contains(reason), "{complained}");
+    }
 }
 
 #[test]
 fn postgres_signup() {
     let said = "ada: 201\na-name-that-is-far-too-long: 422\ngrace: 201\n\
-                letters: Welcome, ada! Welcome, grace!";
-    check_with_database("postgres_signup", said);
+                letters: Welcome, ada! Welcome, grace!\n";
+    check_with_database("postgres_signup", [said, said]);
 }
 
 #[test]
 fn postgres_trigger() {
-    check_with_database("postgres_trigger", "order 1: a kite is on its way\n");
+    let said = ["order 1: a kite is on its way\n", "order 3: a kite is on its way\n"];
+    check_with_database("postgres_trigger", said);
 }
 
 #[test]

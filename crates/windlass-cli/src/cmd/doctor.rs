@@ -1,7 +1,7 @@
 //! `windlass doctor`: looks into a store for anything wrong, and says what to do about it.
 
 use serde_json::{Value, json};
-use windlass::core::store::{Depth, Inspection, Severity};
+use windlass::core::store::{Depth, Finding, Inspection, Severity};
 
 use super::Desk;
 use crate::caller::{Access, client};
@@ -73,21 +73,23 @@ fn told(report: &Value, inspection: &Inspection, style: Style) -> String {
         field("durability"),
         inspection.now
     )];
+    let problem = style.state("dead_letter").replace("dead_letter", "problem");
     if !inspection.is_writable {
-        lines.push(format!("{}  it cannot be written to", style.state("dead_letter")));
+        lines.push(format!("{problem}  store: it cannot be written to"));
     }
     for finding in &inspection.findings {
         let word = match finding.severity {
             Severity::Info => style.dim("info   "),
             Severity::Warning => style.state("retrying").replace("retrying", "warning"),
-            Severity::Problem => style.state("dead_letter").replace("dead_letter", "problem"),
+            Severity::Problem => problem.clone(),
         };
         lines.push(format!("{word}  {}: {}", finding.subject, plain(&finding.text)));
         if !finding.advice.is_empty() {
             lines.push(format!("         {} {}", style.dim("what to do:"), plain(&finding.advice)));
         }
     }
-    if inspection.findings.iter().all(|finding| finding.severity == Severity::Info) {
+    let is_info = |finding: &Finding| finding.severity == Severity::Info;
+    if inspection.is_writable && inspection.findings.iter().all(is_info) {
         lines.push(String::from("nothing is wrong"));
     }
     lines.join("\n")

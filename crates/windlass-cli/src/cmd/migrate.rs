@@ -17,8 +17,14 @@ pub(crate) enum Command {
     /// Show which migrations were applied. Changes nothing.
     #[command(after_help = "Example:\n  windlass migrate status")]
     Status,
-    /// Print what the migrations do, for review or for a DBA.
-    #[command(after_help = "Example:\n  windlass migrate sql > schema.sql")]
+    /// Print what `up` would do, for review or for a DBA. Changes nothing.
+    #[command(after_help = "\
+Example:
+  windlass migrate sql --store postgres://… > schema.sql
+  psql -d shop -f schema.sql
+
+For PostgreSQL: one transaction with the missing migrations of the schema in the URL, to be run as its owner.
+For SQLite: every migration, to read.")]
     Sql,
 }
 
@@ -33,22 +39,7 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
             show(desk, &windlass::schema_status(url).await?)
         }
         Command::Status => show(desk, &windlass::schema_status(url).await?),
-        Command::Sql => {
-            let status = match windlass::schema_status(url).await {
-                Err(error) if error.kind() == windlass::ErrorKind::NotFound => {
-                    windlass::schema_status("sqlite::memory:").await?
-                }
-                answer => answer?,
-            };
-            for migration in status.migrations {
-                desk.output.line(&format!(
-                    "-- {}\n{}",
-                    migration.name,
-                    migration.sql.trim_end()
-                ))?;
-            }
-            Ok(())
-        }
+        Command::Sql => desk.output.line(windlass::schema_script(url).await?.trim_end()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `windlass task`: looks at tasks, waits for them, and changes them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
@@ -14,6 +14,9 @@ use crate::caller::{Access, escaped};
 use crate::exit::Done;
 use crate::output::{Format, List, Style, one_line, values};
 use crate::table::{Table, age, cell, plain, short};
+
+/// How long a list looks for its first task; then it says how to go on.
+const LOOK_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -141,6 +144,7 @@ pub(super) async fn list<F: clap::Args + Query>(
     rows: fn(&[Value], Style) -> Table,
 ) -> Done {
     let caller = desk.caller(Access::Read).await?;
+    let began = Instant::now();
     let mut cursor = args.cursor.clone();
     let mut all: Option<Vec<Value>> = None;
     loop {
@@ -148,10 +152,17 @@ pub(super) async fn list<F: clap::Args + Query>(
         let (limit, filters) = (args.limit, args.filters.query());
         let path = format!("{route}?limit={limit}{filters}{}", from.unwrap_or_default());
         let answer = caller.get(&path).await?;
+        let page: List = answer.read()?;
         if !args.all {
+            // A store looks through so many tasks at a time; a page on which none of them is wanted is no
+            // answer yet.
+            let is_early = began.elapsed() < LOOK_MAX;
+            if page.data.is_empty() && page.next_cursor.is_some() && is_early {
+                cursor = page.next_cursor;
+                continue;
+            }
             return desk.output.list(&answer, rows);
         }
-        let page: List = answer.read()?;
         match desk.output.format {
             Format::Jsonl => {
                 page.data.iter().try_for_each(|item| desk.output.line(&one_line(item.get())))?;

@@ -1,5 +1,6 @@
 -- Tasks from SQL alone: `enqueue`, for triggers, psql and any language. It takes what the HTTP API takes, under
--- the same names, refuses what that refuses, and says why.
+-- the same names, refuses what that refuses, and says why. Texts with a backslash are written E'…', which mean the same
+-- whatever `standard_conforming_strings` is where a function is read.
 
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 
@@ -24,7 +25,7 @@ BEGIN
   IF octet_length(key) NOT BETWEEN 1 AND 255 THEN
     PERFORM refuse(what, 'must have 1 to 255 bytes');
   END IF;
-  IF key ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+  IF key ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
     PERFORM refuse(what, 'must not hold control characters');
   END IF;
 END $$;
@@ -72,6 +73,10 @@ BEGIN
   IF seconds < 0 OR seconds = 'NaN' THEN
     PERFORM refuse(what, 'must not be negative');
   END IF;
+  -- What 64 bits hold, as everywhere.
+  IF seconds >= 18446744073709551616 THEN
+    PERFORM refuse(what, 'not a duration: ' || left(given::text, 100));
+  END IF;
   RETURN least(ceil(seconds * 1000), 9223372036854775807);
 END $$;
 
@@ -97,26 +102,39 @@ CREATE FUNCTION written(ms int8) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $
   SELECT to_char(moment(ms) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
 $$;
 
+-- The ms of an instant; a fraction rounds up, so that nothing is early. Refuses what cannot be written everywhere: the
+-- last instant is one that is in the year 9999 in every zone.
+CREATE FUNCTION read_instant(what text, given timestamptz) RETURNS int8 LANGUAGE plpgsql AS $$
+BEGIN
+  IF given IS NULL THEN RETURN NULL; END IF;
+  IF NOT isfinite(given) OR given > timestamptz '9999-12-30 22:00:00.999+00' THEN
+    PERFORM refuse(what, format('%s is not a time before 9999-12-30T22:00:01Z', given));
+  END IF;
+  RETURN ceil(extract(epoch FROM given) * 1000);
+END $$;
+
 -- Reads an instant, as text that names its zone.
 CREATE FUNCTION read_time(what text, given jsonb) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
   told text := read_text(what, given);
+  instant timestamptz;
 BEGIN
   IF told IS NULL THEN RETURN NULL; END IF;
-  IF told !~ '^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$' THEN
+  IF told !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$' THEN
     PERFORM refuse(what, 'use RFC 3339, as 2026-01-31T12:00:00Z');
   END IF;
   BEGIN
-    RETURN floor(extract(epoch FROM told::timestamptz) * 1000);
+    instant := told::timestamptz;
   EXCEPTION WHEN others THEN
     PERFORM refuse(what, 'not a time: ' || told);
   END;
+  RETURN read_instant(what, instant);
 END $$;
 
 -- How deep JSON is nested; a plain value is 0 deep. Each round takes the innermost brackets away.
 CREATE FUNCTION depth_of(json text) RETURNS int4 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-  brackets text := regexp_replace(regexp_replace(json, '"(\\.|[^"\\])*"', '', 'g'), '[^][{}]', '', 'g');
+  brackets text := regexp_replace(regexp_replace(json, E'"(\\\\.|[^"\\\\])*"', '', 'g'), '[^][{}]', '', 'g');
   depth int4 := 0;
 BEGIN
   WHILE brackets <> '' AND depth < 1000 LOOP
@@ -136,6 +154,7 @@ DECLARE
   amount numeric;
 BEGIN
   PERFORM check_fields('retry', given, ARRAY['shape', 'initial', 'factor', 'max', 'step', 'jitter']);
+  given := jsonb_strip_nulls(given);
   shape := coalesce(read_text('retry.shape', given -> 'shape'), 'exponential');
   used := CASE shape
     WHEN 'exponential' THEN ARRAY['initial', 'factor', 'max', 'jitter']
@@ -148,7 +167,9 @@ BEGIN
     IF field IN ('factor', 'jitter') THEN
       IF jsonb_typeof(given -> field) <> 'number' THEN PERFORM refuse('retry.' || field, 'must be a number'); END IF;
       amount := coalesce((given -> field)::numeric, CASE field WHEN 'factor' THEN 2 ELSE 0.1 END);
-      IF field = 'factor' AND amount <= 0 THEN PERFORM refuse('retry.factor', 'use a number above 0'); END IF;
+      IF field = 'factor' AND amount NOT BETWEEN 1e-300 AND 1e300 THEN
+        PERFORM refuse('retry.factor', 'use a number above 0 and not beyond all measure');
+      END IF;
       IF field = 'jitter' AND amount NOT BETWEEN 0 AND 1 THEN PERFORM refuse('retry.jitter', 'use 0 to 1'); END IF;
     ELSE
       amount := coalesce(
@@ -167,13 +188,13 @@ DECLARE
   tag text;
   told text;
 BEGIN
-  IF jsonb_typeof(options -> 'deadline') <> 'null' THEN
+  IF options ? 'deadline' THEN
     extras := extras || jsonb_build_object('deadline', written(read_time('deadline', options -> 'deadline')));
   END IF;
-  IF jsonb_typeof(options -> 'retry') <> 'null' THEN
+  IF options ? 'retry' THEN
     extras := extras || jsonb_build_object('backoff', read_backoff(options -> 'retry'));
   END IF;
-  IF jsonb_typeof(options -> 'tags') <> 'null' THEN
+  IF options ? 'tags' THEN
     IF jsonb_typeof(options -> 'tags') <> 'array' THEN PERFORM refuse('tags', 'must be an array'); END IF;
     IF jsonb_array_length(options -> 'tags') > 32 THEN PERFORM refuse('tags', 'at most 32 tags'); END IF;
     FOR tag IN SELECT read_text('tags', t) FROM jsonb_array_elements(options -> 'tags') AS t LOOP
@@ -183,9 +204,12 @@ BEGIN
       extras := extras || jsonb_build_object('tags', options -> 'tags');
     END IF;
   END IF;
-  IF jsonb_typeof(options -> 'metadata') <> 'null' THEN
+  IF options ? 'metadata' THEN
     IF jsonb_typeof(options -> 'metadata') <> 'object' THEN PERFORM refuse('metadata', 'must be an object'); END IF;
-    IF (SELECT count(*) > 64 OR coalesce(sum(octet_length(m.key) + octet_length(read_text('metadata', m.value))), 0) > 16384
+    IF EXISTS (SELECT FROM jsonb_each(options -> 'metadata') AS m WHERE jsonb_typeof(m.value) <> 'string') THEN
+      PERFORM refuse('metadata', 'must have strings as values');
+    END IF;
+    IF (SELECT count(*) > 64 OR coalesce(sum(octet_length(m.key) + octet_length(m.value #>> '{}')), 0) > 16384
         FROM jsonb_each(options -> 'metadata') AS m)
     THEN
       PERFORM refuse('metadata', 'at most 64 entries and 16384 bytes');
@@ -218,13 +242,14 @@ CREATE FUNCTION enqueue(
   kind text, payload jsonb DEFAULT 'null', queue text DEFAULT 'default', priority text DEFAULT 'normal',
   run_at timestamptz DEFAULT NULL, idempotency_key text DEFAULT NULL, options jsonb DEFAULT '{}'
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
-SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off SET intervalstyle = postgres AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off SET intervalstyle = postgres
+SET standard_conforming_strings = on SET extra_float_digits = 1 AS $$
 DECLARE
   body text := coalesce(payload, 'null')::text;
   asked jsonb;
   level int2;
   wish jsonb := coalesce(options, '{}');
-  rule jsonb := wish -> 'unique';
+  rule jsonb;
   timeout_ms int8;
   seq int8;
   stamp int8 := clock(NULL);
@@ -232,12 +257,19 @@ DECLARE
   kind_id int4;
   told record;
 BEGIN
+  -- NULL stands for the default, in arguments as in options.
+  queue := coalesce(queue, 'default');
+  priority := coalesce(priority, 'normal');
   PERFORM check_name('task type', kind), check_name('queue name', queue);
   PERFORM check_key('idempotency key', idempotency_key);
   PERFORM check_fields('options', wish, ARRAY[
     'delay', 'max_retries', 'max_crashes', 'timeout', 'deadline', 'retry', 'unique', 'retention', 'tags', 'metadata',
     'traceparent', 'quiet'
   ]);
+  SELECT coalesce(jsonb_object_agg(o.key, o.value), '{}') INTO wish
+  FROM jsonb_each(wish) AS o
+  WHERE jsonb_typeof(o.value) <> 'null';
+  rule := jsonb_strip_nulls(wish -> 'unique');
   IF octet_length(body) > 1048576 THEN
     PERFORM refuse('payload', format('has %s bytes, at most 1048576 allowed', octet_length(body)));
   END IF;
@@ -247,12 +279,11 @@ BEGIN
     array_position(ARRAY['0', '1', '2', '3'], priority)
   ) - 1;
   IF level IS NULL THEN
-    PERFORM refuse('priority ' || coalesce(quote_literal(priority), 'NULL'), 'use critical, high, normal or low');
+    PERFORM refuse('priority ' || quote_literal(priority), 'use critical, high, normal or low');
   END IF;
   IF run_at IS NOT NULL AND wish ? 'delay' THEN PERFORM refuse('run_at', 'give run_at or delay, not both'); END IF;
   timeout_ms := coalesce(read_duration('timeout', wish -> 'timeout'), 300000);
   IF timeout_ms = 0 THEN PERFORM refuse('timeout', 'must be longer than zero'); END IF;
-  IF jsonb_typeof(rule) = 'null' THEN rule := NULL; END IF;
   IF rule IS NOT NULL THEN
     PERFORM check_fields('unique', rule, ARRAY['key', 'for', 'until', 'on_conflict']);
     PERFORM check_key('unique.key', read_text('unique.key', rule -> 'key'));
@@ -282,7 +313,7 @@ BEGIN
     'max_retries', read_count('max_retries', wish -> 'max_retries', 3),
     'max_crashes', read_count('max_crashes', wish -> 'max_crashes', 3),
     'timeout_ms', timeout_ms, 'retention_ms', coalesce(read_duration('retention', wish -> 'retention'), 86400000),
-    'extras', read_extras(wish), 'run_at', floor(extract(epoch FROM run_at) * 1000)::int8,
+    'extras', read_extras(wish), 'run_at', read_instant('run_at', run_at),
     'delay_ms', read_duration('delay', wish -> 'delay'), 'idempotency_key', idempotency_key,
     'unique_key', rule ->> 'key', 'is_unique', rule IS NOT NULL,
     'unique_for_ms', read_duration('unique.for', rule -> 'for'),

@@ -2,27 +2,33 @@
 
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 
--- Bytes as JSON; NULL for what is none, or holds what this database cannot (a NUL in a text).
+-- Bytes as JSON; NULL for what is none. This database's texts hold no NUL: it is shown as U+FFFD, and the rest as it is.
 CREATE FUNCTION as_jsonb(bytes bytea) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
   RETURN convert_from(bytes, 'UTF8')::jsonb;
-EXCEPTION WHEN others THEN
-  RETURN NULL;
+EXCEPTION
+  WHEN untranslatable_character THEN
+    BEGIN
+      -- An escape begins after an even number of backslashes.
+      RETURN regexp_replace(
+        convert_from(bytes, 'UTF8'), E'(?<!\\\\)((\\\\\\\\)*)\\\\u0000', E'\\1\\\\ufffd', 'g'
+      )::jsonb;
+    EXCEPTION WHEN others THEN
+      RETURN NULL;
+    END;
+  WHEN others THEN
+    RETURN NULL;
 END $$;
 
--- The last thing that a handler said of a failure.
-CREATE FUNCTION last_error(history bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
-  RETURN (
-    SELECT e.entry ->> 'error'
-    FROM json_array_elements(convert_from(history, 'UTF8')::json) WITH ORDINALITY AS e (entry, ord)
-    WHERE e.entry ->> 'error' IS NOT NULL
-    ORDER BY e.ord DESC
-    LIMIT 1
-  );
-EXCEPTION WHEN others THEN
-  RETURN NULL;
-END $$;
+-- The last thing that a handler said of a failure. Read here, as `task` is: it calls a function of ours.
+CREATE FUNCTION last_error(history bytea) RETURNS text LANGUAGE sql IMMUTABLE STRICT
+RETURN (
+  SELECT e.error #>> '{}'
+  FROM jsonb_path_query(as_jsonb(history), '$[*].error') WITH ORDINALITY AS e (error, ord)
+  WHERE jsonb_typeof(e.error) <> 'null'
+  ORDER BY e.ord DESC
+  LIMIT 1
+);
 
 -- A timeline with one more entry, within its bounds. One that cannot be read is begun anew.
 CREATE FUNCTION remembered(history bytea, entry jsonb) RETURNS bytea LANGUAGE plpgsql IMMUTABLE AS $$
@@ -164,7 +170,7 @@ SELECT r.seq, id_of(r.seq, r.stamp) AS id, r.kind AS type, r.queue,
   (ARRAY['scheduled', 'pending', 'running', 'retrying', 'completed', 'dead_letter', 'cancelled'])[r.state + 1] AS state,
   as_jsonb(r.payload) AS payload, r.payload AS payload_raw, r.attempts, r.crashes, r.max_retries, r.max_crashes,
   as_jsonb(x.output) AS result, x.output AS result_raw, last_error(r.history) AS error, r.worker AS worker_id,
-  r.token::text AS epoch, r.progress::jsonb AS progress, moment(r.created_at) AS created_at,
+  r.token::text AS epoch, as_jsonb(convert_to(r.progress, 'UTF8')) AS progress, moment(r.created_at) AS created_at,
   moment(r.updated_at) AS updated_at, moment(r.run_at) AS run_at, moment(r.claimed_at) AS claimed_at,
   moment(r.started_at) AS started_at, moment(r.finished_at) AS completed_at, r.timeout_ms / 1000.0 AS timeout,
   (e.extras ->> 'deadline')::timestamptz AS deadline, r.idempotency_key,

@@ -4,7 +4,7 @@ WITH
 mine AS MATERIALIZED (
   SELECT c.oid, c.relname, c.relkind, c.relispartition, c.relpartbound, c.reloptions
   FROM pg_class AS c
-  WHERE c.relnamespace = current_schema()::regnamespace
+  WHERE c.relnamespace = quote_ident(current_schema())::regnamespace
 ),
 part (rank, name, text) AS (
   SELECT 1, s.sequencename::text, format(
@@ -65,6 +65,6 @@ part (rank, name, text) AS (
     ) || format(' /* a body of %s lines, %s */', 1 + length(p.prosrc) - length(replace(p.prosrc, E'\n', '')), md5(p.prosrc))
   FROM pg_proc AS p
   JOIN pg_language AS l ON l.oid = p.prolang
-  WHERE p.pronamespace = current_schema()::regnamespace
+  WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
 )
 SELECT text FROM part ORDER BY rank, name COLLATE "C"

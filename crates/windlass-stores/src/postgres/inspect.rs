@@ -1,5 +1,6 @@
 //! How a PostgreSQL store does: for a ping, for the doctor, and its one repair, the counts.
 
+mod holders;
 mod server;
 
 use std::collections::BTreeMap;
@@ -34,8 +35,13 @@ impl Shared {
             Depth::Ping => Vec::new(),
             Depth::Full | Depth::Repair => {
                 session.wait_patiently(true);
-                let mut findings = findings(session, now).await?;
-                findings.extend(server::findings(session, self.options.is_durable).await?);
+                let looked = async {
+                    let mut findings = findings(session, now).await?;
+                    findings.extend(server::findings(session, self.options.is_durable).await?);
+                    Ok(findings)
+                };
+                let mut findings = within_limits(session, looked).await?;
+                findings.extend(holders::findings(session).await?);
                 findings
             }
         };
@@ -46,6 +52,7 @@ impl Shared {
     /// Counts the tasks anew, while nobody else writes.
     async fn repair_counts(&self, session: &Session) -> Result<()> {
         session.wait_patiently(true);
+        session.control(sql::INSPECT_LIMITS).await?;
         session.control(sql::LOCK_ALL).await?;
         let counted = counts(session, sql::COUNTED).await?;
         session.all(sql::COUNTS_CLEAR, &[]).await?;
@@ -70,6 +77,19 @@ impl Shared {
             .await?;
         Ok(())
     }
+}
+
+/// Asks in a transaction of its own, with a doctor's plans, and not for ever.
+async fn within_limits<T>(session: &Session, asked: impl Future<Output = Result<T>>) -> Result<T> {
+    session.control("BEGIN").await?;
+    let answer = match session.control(sql::INSPECT_LIMITS).await {
+        Ok(()) => asked.await,
+        Err(error) => Err(error),
+    };
+    // Nothing was written; and after an error a rollback is all that the server takes.
+    let ended = session.control("ROLLBACK").await;
+    let answer = answer?;
+    ended.map(|()| answer)
 }
 
 /// Everything that an operator should know.

@@ -77,6 +77,33 @@ async fn apply(session: &Session, options: &PostgresOptions) -> Result<()> {
     Ok(())
 }
 
+/// What [`migrate`] would do now, as a script for whoever may: in one transaction, under the same lock,
+/// and only while the schema is as it is now. Nothing of the session that runs it gets into it.
+pub(super) async fn script(session: &Session, options: &PostgresOptions) -> Result<String> {
+    let (from, to) = (version(session, options).await?, MIGRATIONS.len());
+    let schema = &options.schema;
+    if from == to {
+        return Ok(format!("-- The schema {schema:?} has version {to}: there is nothing to do.\n"));
+    }
+    let put = |text: &str| {
+        let text = text.replace("{from}", &from.to_string()).replace("{to}", &to.to_string());
+        text.replace("{schema}", &schema.replace('\'', "''"))
+    };
+    // Its first lines are for its readers here.
+    let text = sql::SCHEMA_SCRIPT.split_once("BEGIN;").map_or("", |(_, text)| text);
+    let (before, behind) = text.split_once("-- migrations\n").unwrap_or((text, ""));
+    let mut script = format!(
+        "-- Brings the schema {schema:?} of windlass from version {from} to {to}: run it as the schema's owner.\n\
+         BEGIN;{}",
+        put(before)
+    );
+    for migration in &MIGRATIONS[from..] {
+        script.push_str(&format!("-- {}\n{}\n", migration.name, migration.sql));
+    }
+    script.push_str(&put(behind));
+    Ok(script)
+}
+
 /// The schema as text, for the dump that makes migrations reviewable.
 pub(super) async fn dump(session: &Session) -> Result<String> {
     let rows = session.all(sql::SCHEMA, &[]).await?;

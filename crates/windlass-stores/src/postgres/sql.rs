@@ -54,6 +54,7 @@ statements! {
     INSPECT_COMMIT = "inspect_commit";
     INSPECT_DEAD = "inspect_dead";
     INSPECT_HOLDERS = "inspect_holders";
+    INSPECT_LIMITS = "inspect_limits";
     INSPECT_OVERDUE = "inspect_overdue";
     INSPECT_PARTITIONS = "inspect_partitions";
     INSPECT_RIGHTS = "inspect_rights";
@@ -114,6 +115,7 @@ statements! {
     SCHEMA_EXISTS = "schema_exists";
     SCHEMA_LOCK = "schema_lock";
     SCHEMA_MAKE = "schema_make";
+    SCHEMA_SCRIPT = "schema_script";
     SCHEMA_VERSION = "schema_version";
     SCHEMA_VERSION_SET = "schema_version_set";
     STAMPS = "stamps";

@@ -1,2 +1,3 @@
 -- order: somebody orders something.
-INSERT INTO orders (item) VALUES ('a kite')
+-- out: its number
+INSERT INTO orders (item) VALUES ('a kite') RETURNING id

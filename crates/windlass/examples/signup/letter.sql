@@ -1,2 +1,2 @@
 -- letter: one that was written.
-INSERT INTO letters (body) VALUES ($1)
+INSERT INTO windlass_example_signup.letters (body) VALUES ($1)

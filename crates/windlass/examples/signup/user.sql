@@ -1,2 +1,2 @@
 -- user: one who signs up.
-INSERT INTO users (name) VALUES ($1)
+INSERT INTO windlass_example_signup.users (name) VALUES ($1)

@@ -117,6 +117,14 @@ async fn what_cannot_be_meant_is_refused_with_a_reason() {
         ),
         ("'a', options => '{\"retry\": {\"jitter\": 2}}'", "use 0 to 1"),
         ("'a', run_at => now(), options => '{\"delay\": 1}'", "run_at or delay, not both"),
+        ("'a', options => '{\"deadline\": \"9999-12-31T23:59:59Z\"}'", "is not a time before 9999"),
+        ("'a', run_at => 'infinity'", "run_at: infinity is not a time"),
+        ("'a', run_at => '-infinity'", "run_at: -infinity is not a time"),
+        ("'a', run_at => '200000-01-01 00:00:00Z'", "is not a time before 9999"),
+        ("'a', options => '{\"delay\": 1e400}'", "not a duration"),
+        ("'a', options => '{\"timeout\": \"18446744073709551616\"}'", "not a duration"),
+        ("'a', options => '{\"metadata\": {\"k\": null}}'", "must have strings as values"),
+        ("'a', options => '{\"retry\": {\"factor\": 1e400}}'", "use a number above 0"),
     ] {
         let refused = shop.sql(&format!("SELECT {{}}.enqueue({arguments})")).await.unwrap_err();
         let told = refused.as_db_error().expect(arguments);
@@ -232,4 +240,98 @@ async fn the_view_tells_what_the_api_tells() {
     assert_eq!(row.get::<_, &[u8]>(6), b"\xff{");
     let all = format!("SELECT count(*) FROM {}.tasks", shop.schema);
     assert_eq!(connection.query_one(&all, &[]).await.unwrap().get::<_, i64>(0), 2);
+}
+
+#[tokio::test]
+async fn the_largest_that_is_taken_can_be_read() {
+    let shop = Shop::open().await;
+    let options = r#"{"deadline": "9999-12-30T22:00:00Z", "timeout": 9e15, "retention": 18446744073709551615,
+        "retry": {"factor": 1e300, "max": 9e15}}"#;
+    let far = "run_at => '9999-12-30 22:00:00Z'";
+    let id = shop.enqueue(&format!("'ship', '1', {far}, options => '{options}'")).await;
+    let record = shop.record(&id).await;
+    assert_eq!(record.spec.extras.deadline, Some("9999-12-30T22:00:00Z".parse().unwrap()));
+    assert_eq!(record.spec.timeout, Duration::from_secs(9_000_000_000_000_000));
+    assert_eq!(record.run_at, Some(windlass::Timestamp::MAX));
+    // A fraction of a millisecond rounds up, as everywhere.
+    let late = r#"{"deadline": "2100-01-01T00:00:00.0001Z"}"#;
+    let id = shop.enqueue(&format!("'ship', '1', options => '{late}'")).await;
+    let expected = "2100-01-01T00:00:00.001Z".parse().unwrap();
+    assert_eq!(shop.record(&id).await.spec.extras.deadline, Some(expected));
+    shop.check_books().await;
+}
+
+#[tokio::test]
+async fn null_stands_for_the_default() {
+    let shop = Shop::open().await;
+    let plain = shop.enqueue("'ship'").await;
+    let plain = shop.record(&plain).await;
+    let nulls = r#"{"delay": null, "timeout": null, "deadline": null, "retry": null, "unique": null,
+        "retention": null, "tags": null, "metadata": null, "traceparent": null, "quiet": null,
+        "max_retries": null, "max_crashes": null}"#;
+    for arguments in [
+        String::from("'ship', NULL, NULL, NULL, NULL, NULL, NULL"),
+        format!("'ship', run_at => now(), options => '{nulls}'"),
+        String::from(r#"'ship', options => '{"retry": {"shape": null, "factor": null}}'"#),
+    ] {
+        let id = shop.enqueue(&arguments).await;
+        let record = shop.record(&id).await;
+        assert_eq!((&record.queue, record.priority), (&plain.queue, plain.priority), "{arguments}");
+        assert_eq!((&record.payload, record.state), (&plain.payload, plain.state), "{arguments}");
+        if !arguments.contains("shape") {
+            assert_eq!(record.spec, plain.spec, "{arguments}");
+        }
+    }
+    shop.check_books().await;
+}
+
+#[tokio::test]
+async fn a_callers_settings_change_nothing() {
+    let shop = Shop::open().await;
+    let connection = shop.connect().await;
+    let settings = "SET standard_conforming_strings = off; SET escape_string_warning = off;
+        SET intervalstyle = sql_standard; SET datestyle = 'SQL, DMY'; SET timezone = 'Asia/Tokyo';
+        SET extra_float_digits = -15";
+    connection.batch_execute(settings).await.unwrap();
+    let text = r#"SELECT {}.enqueue('ship', jsonb_build_array(chr(34) || '[[' || chr(92)), idempotency_key => 'k',
+        options => '{"timeout": "1m 30s", "deadline": "2100-02-01T00:00:00Z", "retry": {"jitter": 0.125}}')"#;
+    let row = connection.query_one(&text.replace("{}", &shop.schema), &[]).await.unwrap();
+    let record = shop.record(&TaskId::new(row.get::<_, String>(0))).await;
+    assert_eq!(record.spec.timeout, Duration::from_secs(90));
+    assert_eq!(record.spec.extras.deadline, Some("2100-02-01T00:00:00Z".parse().unwrap()));
+    let text = format!("SELECT payload ->> 0 FROM {}.task($1)", shop.schema);
+    let row = connection.query_one(&text, &[&record.id.as_str()]).await.unwrap();
+    assert_eq!(row.get::<_, &str>(0), "\"[[\\");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_view_shows_what_it_can_of_texts_with_a_nul() {
+    let shop = Shop::open().await;
+    let refuse = async |_: Ship, _: Context<()>| -> Outcome<i64> { Err("a\0b".into()) };
+    let worker = shop.client.worker().handle(refuse).start().await.unwrap();
+    let handle = shop
+        .client
+        .enqueue(Ship(1))
+        .max_retries(0)
+        .tag("t")
+        .metadata("k", "\\u0000 \0\0")
+        .deadline("2100-01-01T00:00:00Z".parse().unwrap())
+        .await
+        .unwrap();
+    soon(handle.wait()).await.unwrap_err();
+    worker.stop().await.unwrap();
+    let raw = bytes::Bytes::from_static(br#"{"a": "x\u0000y"}"#);
+    let raw = shop.client.enqueue_raw("raw", raw, Options::new()).await.unwrap().0;
+    let connection = shop.connect().await;
+    let text = format!(
+        "SELECT tags ->> 0, metadata ->> 'k', deadline::text, error, payload ->> 'a' FROM {}.task($1)",
+        shop.schema
+    );
+    let row = connection.query_one(&text, &[&handle.id().as_str()]).await.unwrap();
+    assert_eq!(row.get::<_, &str>(0), "t");
+    assert_eq!(row.get::<_, &str>(1), "\\u0000 \u{fffd}\u{fffd}");
+    assert!(row.get::<_, &str>(2).starts_with("2100-01-01"));
+    assert_eq!(row.get::<_, &str>(3), "a\u{fffd}b");
+    let row = connection.query_one(&text, &[&raw.as_str()]).await.unwrap();
+    assert_eq!(row.get::<_, &str>(4), "x\u{fffd}y");
 }

@@ -1,4 +1,4 @@
-//! What the doctor finds about the server: who holds back its vacuum, dead rows, settings, rights.
+//! What the doctor finds about the server: dead rows, settings, rights, partitions.
 
 use windlass_core::Result;
 use windlass_core::store::{Finding, Severity};
@@ -7,55 +7,16 @@ use super::super::session::Session;
 use super::super::sql;
 use super::finding;
 
-/// An open transaction that is older holds back vacuum for good.
-const HOLDER_PROBLEM_S: i64 = 300;
 /// So many dead rows in a table are worth a word.
 const DEAD_ROWS_MIN: i64 = 50_000;
 
 /// Everything that an operator should know about the server.
 pub(super) async fn findings(session: &Session, is_durable: bool) -> Result<Vec<Finding>> {
-    let mut findings = holders(session).await?;
-    findings.extend(dead_rows(session).await?);
+    let mut findings = dead_rows(session).await?;
     findings.extend(settings(session, is_durable).await?);
     findings.extend(rights(session).await?);
     findings.extend(partitions(session).await?);
     Ok(findings)
-}
-
-/// Whoever keeps dead rows from being cleared away: claims slow down behind it.
-async fn holders(session: &Session) -> Result<Vec<Finding>> {
-    let rows = session.all(sql::INSPECT_HOLDERS, &[]).await?;
-    let read = |row: &tokio_postgres::Row| {
-        let (sort, who): (&str, &str) = (row.get(0), row.get(1));
-        let (age_s, behind): (Option<i64>, Option<i64>) = (row.get(2), row.get(3));
-        let (severity, advice) = match (sort, age_s) {
-            ("transaction", Some(age_s)) => (
-                severity_of(age_s),
-                "end it there, or `SELECT pg_terminate_backend(PID)`; \
-                 idle_in_transaction_session_timeout keeps such from staying",
-            ),
-            ("prepared transaction", Some(age_s)) => {
-                (severity_of(age_s), "ROLLBACK PREPARED or COMMIT PREPARED it")
-            }
-            _ => {
-                (Severity::Warning, "if no replica needs it: SELECT pg_drop_replication_slot(NAME)")
-            }
-        };
-        let age = age_s.map(|age_s| format!(", open for {age_s} s")).unwrap_or_default();
-        let behind = behind.map(|count| format!(", {count} transactions back")).unwrap_or_default();
-        let doing: &str = row.get(4);
-        let text = format!("a {sort} holds back vacuum: {who}{age}{behind}; {doing}");
-        finding(severity, "vacuum", text, advice)
-    };
-    Ok(rows.iter().map(read).collect())
-}
-
-const fn severity_of(age_s: i64) -> Severity {
-    match age_s {
-        HOLDER_PROBLEM_S.. => Severity::Problem,
-        2.. => Severity::Warning,
-        _ => Severity::Info,
-    }
 }
 
 async fn dead_rows(session: &Session) -> Result<Vec<Finding>> {
