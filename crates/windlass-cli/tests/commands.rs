@@ -288,6 +288,40 @@ fn a_table_is_printed_when_it_is_asked_for() {
     place.run(&["completion", "bash"]).exits(0);
 }
 
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_lacks_a_right_is_told_and_exits_with_5() {
+    use windlass::tokio_postgres::{Config, NoTls};
+
+    let place = Place::new();
+    let url = PostgresServer::shared().url("rights");
+    place.run(&["migrate", "up", "--store", &url]).exits(0);
+    let config: Config =
+        url.split_once("&schema=").expect("a schema").0.parse().expect("a URL of the driver's");
+    let (owner, connection) = config.connect(NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    owner.batch_execute("CREATE ROLE lowly LOGIN").await.expect("a role");
+    let lowly = url.replace("user=windlass", "user=lowly");
+    let submit = ["enqueue", "echo", "--store", &lowly];
+    for arguments in [&submit, &["migrate", "status", "--store", &lowly]] {
+        let told = place.run(arguments).exits(5);
+        assert!(told.err.contains("USAGE") && told.err.contains("rights"), "{told}");
+    }
+    let told = place.run(&["doctor", "--store", &lowly]).exits(5);
+    assert!(told.err.contains("USAGE"), "{told}");
+    let look = "GRANT USAGE ON SCHEMA rights TO lowly;
+        GRANT SELECT ON ALL TABLES IN SCHEMA rights TO lowly";
+    owner.batch_execute(look).await.expect("the owner grants");
+    let told = place.run(&submit).exits(5);
+    assert!(told.err.contains("windlass doctor"), "{told}");
+    let elsewhere = lowly.replace("schema=rights", "schema=none");
+    for arguments in [["enqueue", "echo"], ["task", "list"]] {
+        let told = place.run(&[&arguments[..], &["--store", &elsewhere]].concat());
+        assert!(told.err.contains("`windlass migrate up` as its owner"), "{told}");
+        assert!(!told.err.contains("windlass dev"), "{told}");
+    }
+}
+
 #[test]
 fn a_list_goes_on_until_it_has_found_something() {
     let place = Place::new();

@@ -27,11 +27,11 @@ test: after a change of theirs, `WINDLASS_BLESS=1 cargo test -p windlass-cli man
 | 2 | the command line, a value or a setting is wrong |
 | 3 | not found |
 | 4 | the present state forbids it |
-| 5 | unauthorized or forbidden |
+| 5 | unauthorized or forbidden, by a server or by the store |
 | 6 | the awaited task ended dead or cancelled |
 | 7 | the time to wait was over |
 | 8 | some of many could not be done |
-| 69 | the store or server cannot be reached, or is not ready |
+| 69 | the store or server cannot be reached, or is not ready. `serve` and `worker` end so when it is away at their start; once they run they wait for it |
 | 130 | interrupted |
 ";
 

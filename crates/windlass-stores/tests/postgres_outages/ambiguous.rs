@@ -110,11 +110,13 @@ fn marked() -> Ending {
     Ending::Completed { result: Some(Bytes::from(MARKER)) }
 }
 
-async fn check_insert(draft: Draft, marker: &[u8]) {
+async fn check_insert(tested: Draft, marker: &[u8]) {
     let stage = Stage::set().await;
-    let first = stage.spoiled.make(draft.clone().kind("first")).await;
+    // A new name would be made first, in a transaction of its own.
+    stage.spoiled.submit(draft()).await;
+    let first = stage.spoiled.make(tested.clone().kind("first")).await;
     assert!(stage.spoiled.insert(vec![first]).await[0].is_new());
-    let task = stage.spoiled.make(draft.payload(MARKER)).await;
+    let task = stage.spoiled.make(tested.payload(MARKER)).await;
     stage.cut(marker, stage.spoiled.store.insert(vec![task.clone()])).await;
     stage.plain.expect(&task.id, State::Pending, "it was committed").await;
     for _ in 0..2 {
@@ -122,7 +124,7 @@ async fn check_insert(draft: Draft, marker: &[u8]) {
         assert!(answers[0].is_new(), "{answers:?}");
     }
     let worker = stage.spoiled.worker().await;
-    assert_eq!(stage.spoiled.claim_ids(&worker, 9).await.len(), 2, "each is given once");
+    assert_eq!(stage.spoiled.claim_ids(&worker, 9).await.len(), 3, "each is given once");
     stage.end().await;
 }
 
