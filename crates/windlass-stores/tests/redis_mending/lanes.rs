@@ -1,7 +1,7 @@
 //! Lanes that someone has broken: entries, groups, whole streams.
 
-use windlass_core::State;
 use windlass_core::store::{Applied, Changed};
+use windlass_core::{State, TaskId, WorkerId};
 use windlass_testkit::draft::draft;
 use windlass_testkit::scene::{Run, completed};
 
@@ -173,28 +173,30 @@ async fn a_cancellation_that_nobody_hears_of_is_told() {
     assert_eq!(left, None);
 }
 
+/// A worker that holds a page of tasks without records, and these behind them.
+async fn holder_of_a_bad_page(stage: &Stage) -> (WorkerId, Vec<TaskId>) {
+    let mut ids = stage.scene.submit_many(250).await;
+    let worker = stage.scene.worker().await;
+    assert_eq!(stage.scene.claim(&worker, 250).await.len(), 250);
+    let good = ids.split_off(210);
+    for id in &ids {
+        stage.delete_record(id).await;
+    }
+    (worker, good)
+}
+
 #[tokio::test]
 async fn what_a_lost_worker_holds_is_found_behind_a_page_without_records() {
     let stage = Stage::new().await;
-    let ids = stage.scene.submit_many(250).await;
-    let worker = stage.scene.worker().await;
-    assert_eq!(stage.scene.claim(&worker, 250).await.len(), 250);
-    for id in &ids[..210] {
-        stage.delete_record(id).await;
-    }
+    let (_, good) = holder_of_a_bad_page(&stage).await;
     assert_eq!(stage.scene.lose_all_workers().await.done, 40);
-    assert_eq!(stage.drain().await, sorted(ids[210..].to_vec()));
+    assert_eq!(stage.drain().await, sorted(good));
 }
 
 #[tokio::test]
 async fn what_a_worker_that_leaves_holds_is_found_behind_a_page_without_records() {
     let stage = Stage::new().await;
-    let ids = stage.scene.submit_many(250).await;
-    let worker = stage.scene.worker().await;
-    assert_eq!(stage.scene.claim(&worker, 250).await.len(), 250);
-    for id in &ids[..210] {
-        stage.delete_record(id).await;
-    }
+    let (worker, good) = holder_of_a_bad_page(&stage).await;
     assert_eq!(stage.scene.leave(&worker).await, 40);
-    assert_eq!(stage.drain().await, sorted(ids[210..].to_vec()));
+    assert_eq!(stage.drain().await, sorted(good));
 }
