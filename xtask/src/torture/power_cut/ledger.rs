@@ -85,9 +85,10 @@ pub(super) struct Run {
 /// A line: a word, its moment, and what it is about.
 pub(super) fn line<'a>(word: Word, at: Moment, items: impl IntoIterator<Item = &'a str>) -> String {
     let mut line = format!("{} {}", word.as_str(), at.0);
-    for item in items {
+    // A server's complaint may have lines of its own; here it is one.
+    for word in items.into_iter().flat_map(str::split_whitespace) {
         line.push(' ');
-        line.push_str(item);
+        line.push_str(word);
     }
     line.push('\n');
     line
@@ -206,6 +207,13 @@ mod tests {
         let ledger = Ledger::read([sent.trim_end(), acked.trim_end()], Moment::NEVER).unwrap();
         assert_eq!(ledger.sent_inserts.len(), 2);
         assert_eq!(ledger.acked_applies[&run().id], run());
+    }
+
+    #[test]
+    fn a_complaint_of_several_lines_is_one_line() {
+        let failed = line(Word::Failed, Moment(1), ["could not extend file\nHINT: look"]);
+        let ledger = Ledger::read(failed.lines(), Moment::NEVER).unwrap();
+        assert_eq!(ledger.failures, ["could not extend file HINT: look"]);
     }
 
     #[test]
