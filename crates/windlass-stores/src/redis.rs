@@ -1,6 +1,7 @@
 //! Stores in Redis 6.2 or newer, and what its layouts share: the connection, the URL, what the server
 //! promises, and how scripts are called.
 
+pub mod asynq;
 mod connection;
 mod error;
 mod options;
