@@ -1,14 +1,19 @@
 //! Stores in Redis 6.2 or newer, and what its layouts share: the connection, the URL, what the server
-//! promises, and how scripts are called.
+//! promises, how scripts are called, what belongs to no queue, and how one waits.
 
 pub mod asynq;
 mod connection;
+mod ears;
 mod error;
+mod fleet;
+mod news;
 mod options;
+mod reply;
 mod script;
 mod server;
 pub mod streams;
 mod url;
+mod waiting;
 
 pub use options::RedisOptions;
 pub use redis as driver;

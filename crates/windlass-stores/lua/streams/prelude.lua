@@ -2,7 +2,6 @@
 --
 -- Every KEYS entry is the stem `<prefix>:{<queue>}:` of one queue. All keys of the queue begin with it
 -- and so lie in one slot of a Cluster; `keys.rs` has the table of what follows it.
--- ARGV[1] is the time in ms that a test has set, or empty: then the server's own counts.
 --
 -- A record is `<entry id> <head><body>`, or `- <head><body>` when the task stands in no lane. A success
 -- leaves the record of its run as it was, between what has changed and what came of it:
@@ -12,12 +11,6 @@
 -- 6-11 created, 12-17 updated, 18-23 pending since (or, once finished, kept until), 24-29 run at,
 -- 30-36 submitted at (µs), 37 place in the submit. Times are ms, big-endian.
 -- States: s scheduled, p pending or running, r retrying, c completed, x cancelled, d dead.
-local call, sub, byte, find = redis.call, string.sub, string.byte, string.find
-local pack, take = struct.pack, struct.unpack
-local clock = call('TIME')
-local micros = clock[1] * 1000000 + clock[2]
-local now = tonumber(ARGV[1]) or math.floor(micros / 1000)
-local LATEST = 253402128000000
 local HEAD = 38
 local KEPT, ONCE, ALONE, TIMED, LARGE_IN, LARGE_OUT = 18, 1, 2, 4, 8, 16
 
@@ -210,16 +203,4 @@ local function is_held_since(queue, lane, entry, claimed_at)
   if not claimed_at then return true end
   local claim = call('XREVRANGE', queue .. 'c:' .. lane, entry, '-', 'COUNT', 1)[1]
   return claim ~= nil and tonumber(claim[2][2]) == claimed_at
-end
-
--- Refuses a leader of an older term; true when it may go on.
-local function is_current(queue, term)
-  local highest = call('GET', queue .. 'term')
-  if highest and tonumber(highest) > tonumber(term) then
-    return false
-  end
-  if highest ~= term then
-    call('SET', queue .. 'term', term)
-  end
-  return true
 end

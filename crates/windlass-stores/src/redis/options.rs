@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::ConnectionInfo;
-use windlass_core::Clock;
 use windlass_core::config::Config;
 use windlass_core::limits::Limits;
+use windlass_core::{Clock, Timestamp, duration};
 
 /// Longest that a server may take to answer one call; a 1 MiB payload over a slow line fits.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -17,7 +17,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct RedisOptions {
     pub(super) servers: Servers,
-    pub(super) prefix: String,
+    /// The layout's own when absent.
+    pub(super) prefix: Option<String>,
     /// The certificates to trust, in PEM, instead of the system's.
     pub(super) authorities: Option<PathBuf>,
     /// The caller knows that the server may lose its last moments.
@@ -39,7 +40,7 @@ pub(super) enum Servers {
 }
 
 impl RedisOptions {
-    /// A server, with keys that begin with `wl`.
+    /// A server, with keys that begin as its layout has it.
     pub fn at(server: ConnectionInfo) -> Self {
         Self::on(Servers::Single(Box::new(server)))
     }
@@ -52,7 +53,7 @@ impl RedisOptions {
     fn on(servers: Servers) -> Self {
         Self {
             servers,
-            prefix: "wl".into(),
+            prefix: None,
             authorities: None,
             expects_durable: true,
             allows_eviction: false,
@@ -66,7 +67,7 @@ impl RedisOptions {
     /// Keys begin with this.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
-        Self { prefix: prefix.into(), ..self }
+        Self { prefix: Some(prefix.into()), ..self }
     }
 
     /// Trusts these authorities, in PEM, instead of the system's.
@@ -119,10 +120,27 @@ impl RedisOptions {
             .unwrap_or_default()
     }
 
+    /// What keys begin with, unless it was said.
+    pub(super) fn prefix_unless_set(mut self, prefix: &str) -> Self {
+        self.prefix.get_or_insert_with(|| prefix.to_owned());
+        self
+    }
+
+    /// What keys begin with.
+    pub(super) fn key_prefix(&self) -> &str {
+        self.prefix.as_deref().unwrap_or_default()
+    }
+
     /// True when the keys of different queues may lie on different servers.
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
     }
+}
+
+/// Whole milliseconds, cut to what can be written everywhere.
+pub(super) fn millis(time: Duration) -> u64 {
+    let most = Timestamp::MAX.as_millis();
+    duration::as_millis_ceil(time).min(most).unsigned_abs()
 }
 
 impl fmt::Debug for RedisOptions {

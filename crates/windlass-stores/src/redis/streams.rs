@@ -11,8 +11,6 @@ mod apply;
 mod beat;
 mod change;
 mod claim;
-mod document;
-mod ears;
 mod epoch;
 mod expire;
 mod id;
@@ -20,58 +18,48 @@ mod insert;
 mod inspect;
 mod keys;
 mod large;
-mod lead;
 mod list;
 mod moves;
 mod names;
-mod news;
 mod place;
 mod promote;
 mod read;
 mod record;
-mod reply;
 mod row;
 mod scripts;
 mod tend;
-mod worker;
+mod wait;
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use uuid::Uuid;
 use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
     ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
-    ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams, Inserted,
-    Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
-    Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+    ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
+    Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation,
+    SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
 use windlass_core::{
-    Error, ErrorKind, NewTask, QueueName, Result, Store, TaskId, TaskRecord, WorkerId,
+    Error, NewTask, Priority, QueueName, Result, Store, TaskId, TaskRecord, WorkerId,
 };
 
-use super::connection::{Line, Link};
+use super::ears::Ears;
+use super::fleet::{self, Fleet};
+use super::news::Herald;
 use super::options::RedisOptions;
+use super::reply::Reply;
 use super::script::Call;
-use super::server::ServerFacts;
-use crate::wakes::Wakes;
-use ears::Ears;
+use super::waiting;
 use names::Names;
-use news::Herald;
-use reply::Reply;
 
 /// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
 const AT_ONCE: usize = 200;
-
-/// How often a wait for the end of tasks looks by itself.
-const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
-/// The same while others are heard.
-const LOOK_EVERY_HEARING: Duration = Duration::from_secs(5);
 
 /// A store in Redis, on Streams.
 #[derive(Clone)]
@@ -79,69 +67,32 @@ pub struct StreamsStore {
     shared: Arc<Shared>,
 }
 
-/// One handle: a connection of its own, driven by the runtime that uses it.
+/// One handle on the store.
 struct Shared {
     this: Weak<Shared>,
-    common: Arc<Common>,
-    /// In front of the keys that belong to no queue.
-    fleet: String,
-    link: Link,
+    fleet: Fleet,
+    names: Arc<Names>,
+    /// The priorities that this process claims of each queue: it must not take others' bells.
+    served: Mutex<HashMap<QueueName, BTreeSet<Priority>>>,
     ears: Ears,
     herald: Herald,
-}
-
-/// What all handles of one opening share.
-struct Common {
-    options: Arc<RedisOptions>,
-    /// Sets what this process tells apart from what others do: it has rung for that already.
-    name: String,
-    facts: ServerFacts,
-    wakes: Wakes,
-    names: Names,
-    data: Mutex<Data>,
-}
-
-/// What is known of the data as such.
-#[derive(Default)]
-struct Data {
-    /// Their name as it was last seen.
-    born: Option<String>,
-    /// They were not the same any more.
-    was_wiped: bool,
 }
 
 impl StreamsStore {
     /// Opens a store; asks the server what it promises.
     pub async fn open(options: RedisOptions) -> Result<Self> {
-        let options = Arc::new(options);
-        let link = Link::new(Arc::clone(&options));
-        let facts = ServerFacts::read(&link).await?;
-        facts.check(options.allows_eviction)?;
-        if let (Durability::Window { loss }, true) = (&facts.durability, options.expects_durable) {
-            tracing::warn!(loss, "this redis does not keep all that it acknowledges");
-        }
-        if let Some(policy) = facts.evicting() {
-            tracing::warn!(policy, "this redis throws tasks away when its memory is full");
-        }
-        let common = Arc::new(Common {
-            options,
-            name: new_name(),
-            facts,
-            wakes: Wakes::new(|| {}),
-            names: Names::default(),
-            data: Mutex::default(),
-        });
-        let store = Self::on(common, link);
-        store.shared.find_data().await?;
-        Ok(store)
+        let options = options.prefix_unless_set(keys::PREFIX);
+        let stem = keys::fleet_stem(options.key_prefix());
+        let names = fleet::Names { queues: keys::queues(&stem), stem };
+        Ok(Self::on(Fleet::open(options, names).await?, Arc::default()))
     }
 
-    fn on(common: Arc<Common>, link: Link) -> Self {
+    fn on(fleet: Fleet, names: Arc<Names>) -> Self {
         let shared = Arc::new_cyclic(|this| Shared {
             this: this.clone(),
-            fleet: keys::fleet_stem(&common.options.prefix),
-            common,
-            link,
+            fleet,
+            names,
+            served: Mutex::default(),
             ears: Ears::default(),
             herald: Herald::default(),
         });
@@ -149,114 +100,31 @@ impl StreamsStore {
     }
 }
 
-/// A name that nobody has had before. Data are given one when they have none, so that data that were made
-/// anew are told from those before.
-fn new_name() -> String {
-    Uuid::new_v4().simple().to_string()
-}
-
 impl Shared {
     /// Calls a script.
     async fn ask(&self, call: Call) -> Result<Reply> {
-        let name = call.script.name;
-        Ok(Reply::new(name, self.link.call(call).await?))
+        self.fleet.ask(call).await
     }
 
-    /// Calls a script over a connection as it was when the call was made.
-    async fn ask_over(line: &mut Line<'_>, call: Call) -> Result<Reply> {
-        let name = call.script.name;
-        Ok(Reply::new(name, line.call(call).await?))
+    fn options(&self) -> &RedisOptions {
+        &self.fleet.common.options
     }
 
     fn stem(&self, queue: &QueueName) -> String {
-        keys::queue_stem(&self.common.options.prefix, queue)
-    }
-
-    /// Groups queues by what one call may name: all of them, or on a Cluster each by itself.
-    fn by_slot<'a, T>(&self, queues: &'a [T]) -> std::slice::Chunks<'a, T> {
-        queues.chunks(if self.common.options.is_cluster() { 1 } else { queues.len().max(1) })
-    }
-
-    /// Sees whether windlass has been here before, and gives the data a name if not.
-    async fn find_data(&self) -> Result<()> {
-        let born = keys::born(&self.fleet);
-        if self.common.options.creates {
-            let mut command = redis::cmd("SET");
-            command.arg(&born).arg(new_name()).arg("NX");
-            self.link.command("name the data", &command).await?;
-        }
-        let mut command = redis::cmd("GET");
-        command.arg(&born);
-        match self.link.command("find the data", &command).await? {
-            redis::Value::BulkString(name) => {
-                self.recognise(&String::from_utf8_lossy(&name));
-                Ok(())
-            }
-            _ => {
-                let text = "no windlass data in this redis under this prefix";
-                Err(Error::new(ErrorKind::NotFound, text))
-            }
-        }
-    }
-
-    /// Compares the name of the data with the one that was seen before; false when someone has wiped
-    /// them, or the server came back without them.
-    fn recognise(&self, name: &str) -> bool {
-        let mut data = self.common.data.lock();
-        if data.born.as_deref() == Some(name) {
-            return true;
-        }
-        let is_first = data.born.replace(name.to_owned()).is_none();
-        if !is_first {
-            data.was_wiped = true;
-            tracing::error!(
-                prefix = self.common.options.prefix,
-                "the data in redis are not those that were there before: they were wiped, or the \
-                 server came back without them; every task in them is lost"
-            );
-        }
-        is_first
-    }
-
-    async fn wait(&self, params: &WaitParams) -> Result<Wake> {
-        if !params.queues.is_empty() && params.since.is_some() {
-            self.listen(&params.queues);
-        }
-        if params.orders.is_some() || !params.tasks.is_empty() {
-            self.subscribe_to_news();
-        }
-        let ended = async |tasks: Vec<TaskId>| self.ended(tasks).await;
-        if params.tasks.is_empty() {
-            return self.common.wakes.wait(params.clone(), ended).await;
-        }
-        let started = Instant::now();
-        let mut pause = LOOK_EVERY_MIN;
-        loop {
-            // Asked for before looking, in [`Wakes::wait`]: an end between the two is told.
-            self.watch_ends(&params.tasks).await?;
-            let left = params.at_most.saturating_sub(started.elapsed());
-            let longest = if self.is_hearing() { LOOK_EVERY_HEARING } else { pause };
-            let at_most = left.min(longest);
-            let wake =
-                self.common.wakes.wait(WaitParams { at_most, ..params.clone() }, ended).await?;
-            if wake != Wake::TimedOut || left <= longest {
-                return Ok(wake);
-            }
-            pause = (pause + pause.mul_f64(0.5 + fastrand::f64())).min(LOOK_EVERY_MAX);
-        }
+        keys::queue_stem(self.options().key_prefix(), queue)
     }
 }
 
 impl fmt::Debug for StreamsStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamsStore").field("options", &self.shared.common.options).finish()
+        f.debug_struct("StreamsStore").field("options", self.shared.options()).finish()
     }
 }
 
 #[async_trait]
 impl Store for StreamsStore {
     fn profile(&self) -> Profile {
-        let common = &self.shared.common;
+        let common = &self.shared.fleet.common;
         Profile {
             name: "redis",
             capabilities: Capabilities {
@@ -276,9 +144,7 @@ impl Store for StreamsStore {
 
     async fn dedicated(&self) -> Result<Arc<dyn Store>> {
         // A connection is driven by the runtime in which it is made, which is the caller's.
-        let common = Arc::clone(&self.shared.common);
-        let link = Link::new(Arc::clone(&common.options));
-        Ok(Arc::new(Self::on(common, link)))
+        Ok(Arc::new(Self::on(self.shared.fleet.another(), Arc::clone(&self.shared.names))))
     }
 
     async fn inspect(&self, depth: Depth) -> Result<Inspection> {
@@ -294,22 +160,22 @@ impl Store for StreamsStore {
     }
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
-        let mark = self.shared.common.wakes.mark();
+        let mark = self.shared.fleet.common.wakes.mark();
         let tasks = self.shared.claim(&params).await?;
         Ok(Claim { tasks, mark })
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
-        let mark = self.shared.common.wakes.mark();
+        let mark = self.shared.fleet.common.wakes.mark();
         self.shared.apply(&params, mark).await
     }
 
     async fn wait(&self, params: WaitParams) -> Result<Wake> {
-        self.shared.wait(&params).await
+        waiting::wait(&*self.shared, &params).await
     }
 
     async fn beat(&self, beat: Beat) -> Result<Orders> {
-        let mark = self.shared.common.wakes.mark();
+        let mark = self.shared.fleet.common.wakes.mark();
         self.shared.beat(&beat, mark).await
     }
 
@@ -318,7 +184,7 @@ impl Store for StreamsStore {
     }
 
     async fn lead(&self, bid: Bid) -> Result<Leadership> {
-        self.shared.lead(&bid).await
+        self.shared.fleet.lead(&bid).await
     }
 
     async fn promote(&self, duty: Duty) -> Result<DutyReport> {
@@ -366,11 +232,11 @@ impl Store for StreamsStore {
     }
 
     async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
-        self.shared.load(&query).await
+        self.shared.fleet.load(&query).await
     }
 
     async fn save(&self, save: SaveDoc) -> Result<Saved> {
-        self.shared.save(&save).await
+        self.shared.fleet.save(&save).await
     }
 
     async fn subscribe(&self, _filter: EventFilter) -> Result<EventStream> {

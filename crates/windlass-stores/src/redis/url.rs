@@ -101,7 +101,7 @@ mod tests {
     fn the_parts_of_a_url_are_read() {
         let url = "redis://u:secret@h:7000/3?prefix=other&durability=fast&eviction=allow";
         let options = RedisOptions::of_url(url).unwrap();
-        assert_eq!(options.prefix, "other");
+        assert_eq!(options.key_prefix(), "other");
         assert!(!options.expects_durable && options.allows_eviction && !options.is_cluster());
         let shown = format!("{options:?}");
         assert!(shown.contains("h:7000") && !shown.contains("secret"), "{shown}");

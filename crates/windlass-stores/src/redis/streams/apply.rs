@@ -10,9 +10,11 @@ use super::epoch::{self, Entry};
 use super::id::Id;
 use super::moves::{Reported, RunEnd};
 use super::record::Tail;
-use super::reply::{Reply, Sort, next};
-use super::row::{LARGE_BYTES, Row, millis};
+use super::row::{LARGE_BYTES, Row};
 use super::{AT_ONCE, Shared, scripts};
+use crate::redis::fleet::Fleet;
+use crate::redis::options::millis;
+use crate::redis::reply::{Reply, Sort, next};
 use crate::redis::script::Call;
 use crate::wakes::News;
 
@@ -65,7 +67,7 @@ impl Shared {
         let mut behind = match &params.then_claim {
             Some(claim) if !successes.is_empty() => match self.lease_of(&claim.worker).await {
                 Ok(lease) => {
-                    self.ears.learn(&claim.quotas);
+                    self.learn(&claim.quotas);
                     Some(Behind { asking: Asking::new(claim), lease, rows: None })
                 }
                 Err(_) => None,
@@ -133,8 +135,8 @@ impl Shared {
         outcomes: &mut [Applied],
     ) -> Result<()> {
         let groups = Group::of(chunk);
-        let is_cluster = self.common.options.is_cluster();
-        for groups in self.by_slot(&groups) {
+        let is_cluster = self.options().is_cluster();
+        for groups in self.fleet.by_slot(&groups) {
             let mut queues: Vec<QueueName> = Vec::new();
             let mut add_queue = |queue: &QueueName| {
                 let known = queues.iter().position(|known| known == queue);
@@ -156,7 +158,7 @@ impl Shared {
                 Some(_) => self.claim_stems(&queues),
                 None => queues.iter().map(|queue| self.stem(queue)).collect(),
             };
-            let mut line = self.link.line().await?;
+            let mut line = self.fleet.link.line().await?;
             // A server that came back without its last moments gives out again what it does not know to
             // have given out, under the same entry: then the entry alone does not tell whose it is.
             let mut reported = groups.iter().flat_map(|group| &group.successes);
@@ -164,7 +166,7 @@ impl Shared {
                 true => Proof::Entry,
                 false => Proof::Claim,
             };
-            let mut call = scripts::APPLY.on(&stems).arg(self.common.options.told_time());
+            let mut call = scripts::APPLY.on(&stems).arg(self.options().told_time());
             let reports: usize = groups.iter().map(|group| group.arguments(proof)).sum();
             call.add(if claims.is_some() { FIRST_GROUP_AT + reports } else { 0 });
             call.add(groups.len());
@@ -175,7 +177,7 @@ impl Shared {
             if let Some(behind) = &claims {
                 behind.asking.add_to(&mut call, &queues, behind.lease, is_cluster);
             }
-            let mut reply = Self::ask_over(&mut line, call).await?.list()?;
+            let mut reply = Fleet::ask_over(&mut line, call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;
             let claimed = next(&mut reply, "apply")?;
             let mut news = News::default();
@@ -188,7 +190,7 @@ impl Shared {
                     outcomes[success.at] = outcome;
                 }
             }
-            self.common.wakes.tell(news);
+            self.fleet.common.wakes.tell(news);
             if let Some(behind) = claims {
                 behind.rows = self.read_claim_behind(claimed, &mut behind.asking, now).transpose();
             }

@@ -9,19 +9,15 @@ use windlass_core::store::{
     Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, Term, WakeMark,
 };
 use windlass_core::task::Progress;
-use windlass_core::{
-    Error, ErrorKind, Lease, QueueName, Reason, Result, TaskId, Timestamp, WorkerId,
-};
+use windlass_core::{Error, Lease, QueueName, Result, TaskId, Timestamp, WorkerId};
 
 use super::epoch;
 use super::id::Id;
 use super::moves::RunEnd;
-use super::names::read_queues;
-use super::place::stale_term;
-use super::reply::{Reply, next};
-use super::row::{Row, millis};
-use super::worker::{read_order, write_order};
-use super::{AT_ONCE, Shared, keys, new_name, scripts};
+use super::row::Row;
+use super::{AT_ONCE, Shared, scripts};
+use crate::redis::fleet::{Registered, stale_term};
+use crate::redis::reply::{Reply, next};
 use crate::wakes::News;
 
 /// What an epoch tells of its run: the entry, and mostly the time of the claim.
@@ -74,30 +70,11 @@ impl Told {
 
 impl Shared {
     pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
-        let card = serde_json::to_string(&beat.card).expect("a card is plain JSON");
-        let call = scripts::REGISTER
-            .on(&[&self.fleet])
-            .arg(self.common.options.told_time())
-            .arg(beat.worker.as_str())
-            .arg(card)
-            .arg(millis(beat.lease))
-            .arg(new_name());
-        let reply = self.ask(call).await?;
-        if reply.is_zero() {
-            return Err(Error::lease_lost(format!("beat of worker {}", beat.worker))
-                .reason_is(Reason::WorkerLost));
-        }
-        let mut parts = reply.list()?;
-        let now = next(&mut parts, "register")?.time()?;
-        let order = next(&mut parts, "register")?.bytes()?;
-        let is_known = self.recognise(&next(&mut parts, "register")?.text()?);
-        let queues: Vec<_> = parts
-            .map(|name| name.text().map(|name| QueueName::stored(&name)))
-            .collect::<Result<_>>()?;
+        let Registered { now, order, is_known, queues } = self.fleet.register(beat).await?;
         if !is_known {
             self.register_again().await?;
         }
-        self.common.names.add(queues.iter().cloned());
+        self.names.add(queues.iter().cloned());
 
         let told = self.ask_queues(beat, &queues, now).await?;
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
@@ -107,15 +84,7 @@ impl Shared {
             (lost, given_back) = self.compare_held(&beat.worker, known, &held_in).await?;
         }
         let cancels = self.cancels_of(&beat.worker, told).await?;
-        Ok(Orders {
-            order: read_order(order.first().copied().unwrap_or_default()),
-            cancels,
-            lost,
-            given_back,
-            is_events_wanted: false,
-            now,
-            mark,
-        })
+        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now, mark })
     }
 
     /// Hands progress to the queues, and asks each what it has to tell: in one call, unless they may lie on
@@ -140,12 +109,12 @@ impl Shared {
             }
         }
         let reports: Vec<_> = reports.into_iter().collect();
-        let chunks = self.by_slot(&reports).flat_map(|group| group.chunks(AT_ONCE));
+        let chunks = self.fleet.by_slot(&reports).flat_map(|group| group.chunks(AT_ONCE));
         let asking = chunks.map(|chunk| async move {
             let stems: Vec<_> = chunk.iter().map(|(queue, _)| self.stem(queue)).collect();
             let mut call = scripts::BEAT
                 .on(&stems)
-                .arg(self.common.options.told_time())
+                .arg(self.options().told_time())
                 .arg(beat.worker.as_str())
                 .arg(u8::from(beat.held.is_some()));
             for (_, reports) in chunk {
@@ -170,7 +139,7 @@ impl Shared {
     fn progress_json(&self, report: &ProgressReport, now: Timestamp) -> String {
         let progress = Progress {
             fraction: Progress::part(report.fraction),
-            note: clip(&report.note, self.common.options.limits.error_bytes_max).into(),
+            note: clip(&report.note, self.options().limits.error_bytes_max).into(),
             at: now,
         };
         serde_json::to_string(&progress).expect("progress is plain JSON")
@@ -265,7 +234,7 @@ impl Shared {
     ) -> Result<(Timestamp, String, Vec<Row>)> {
         let call = scripts::HELD
             .on(&[self.stem(queue)])
-            .arg(self.common.options.told_time())
+            .arg(self.options().told_time())
             .arg(worker.as_str())
             .arg(cursor)
             .arg(limit)
@@ -279,17 +248,10 @@ impl Shared {
     }
 
     pub(super) async fn leave(&self, worker: &WorkerId) -> Result<u64> {
-        let call = scripts::LEAVE
-            .on(&[&self.fleet])
-            .arg(self.common.options.told_time())
-            .arg(worker.as_str());
-        let reply = self.ask(call).await?;
-        if reply.is_zero() {
-            return Ok(0);
-        }
+        let queues = self.fleet.end_worker(worker).await?;
         let mut count = 0;
         let search = Search { is_lost: true, term: None };
-        for queue in read_queues(reply)? {
+        for queue in queues {
             let mut rounds = Rounds::default();
             loop {
                 let (now, next_cursor, rows) =
@@ -302,52 +264,28 @@ impl Shared {
                 count += self.give_back(now, rows, worker, &entries).await?.len() as u64;
             }
         }
-        self.forget_unclean(worker).await?;
+        self.fleet.forget_unclean(worker).await?;
         Ok(count)
     }
 
-    /// Notes that a worker that is gone holds nothing any more.
-    pub(super) async fn forget_unclean(&self, worker: &WorkerId) -> Result<()> {
-        let mut command = redis::cmd("SREM");
-        command.arg(keys::unclean(&self.fleet)).arg(worker.as_str());
-        self.link.command("forget a worker", &command).await.map(drop)
-    }
-
-    /// What other processes are told of orders to a worker: who tells, and of whom.
-    pub(super) fn order_news(&self, worker: &WorkerId) -> String {
-        format!("{} {worker}", self.common.name)
-    }
-
     pub(super) async fn order(&self, order: &Order) -> Result<()> {
-        let mut news = News::default();
         match order {
             Order::Queue { order: RunOrder::Drain, .. } => {
-                return Err(Error::invalid("a queue can run or pause, not drain"));
+                Err(Error::invalid("a queue can run or pause, not drain"))
             }
             Order::Queue { queue, order } => {
                 self.register_queues([queue]).await?;
                 let call = scripts::ORDER
                     .on(&[self.stem(queue)])
-                    .arg(self.common.options.told_time())
+                    .arg(self.options().told_time())
                     .arg(u8::from(*order == RunOrder::Pause));
                 self.ask(call).await?;
-                news.ready.push(queue.clone());
+                let ready = vec![queue.clone()];
+                self.fleet.common.wakes.tell(News { ready, ..News::default() });
+                Ok(())
             }
-            Order::Worker { worker, order } => {
-                let call = scripts::ORDER_WORKER
-                    .on(&[&self.fleet])
-                    .arg(self.common.options.told_time())
-                    .arg(worker.as_str())
-                    .arg(write_order(*order))
-                    .arg(self.order_news(worker));
-                if self.ask(call).await?.is_zero() {
-                    return Err(Error::new(ErrorKind::NotFound, format!("no worker {worker}")));
-                }
-                news.ordered.push(worker.clone());
-            }
+            Order::Worker { worker, order } => self.fleet.order_worker(worker, *order).await,
         }
-        self.common.wakes.tell(news);
-        Ok(())
     }
 }
 

@@ -10,9 +10,8 @@ use windlass_core::{Error, ErrorKind, Result, Timestamp};
 use super::id::Id;
 use super::moves::Move;
 use super::row::Row;
-use super::{Shared, keys, scripts};
+use super::{Shared, scripts};
 use crate::changing::Changes;
-use crate::wakes::News;
 
 /// How often a request to stop is tried on a task that keeps changing.
 const ROUNDS_MAX: usize = 50;
@@ -136,7 +135,7 @@ impl Shared {
             return Ok(None);
         }
         let document = deletes(&ids).audit(params, now, fastrand::i64(0..));
-        self.save(&document).await?;
+        self.fleet.save(&document).await?;
         Ok(Some(Announced { ids, document }))
     }
 
@@ -156,7 +155,7 @@ impl Shared {
         }
         let body = deletes(&done).audit(params, now, 0).body.filter(|_| !done.is_empty());
         let amended = SaveDoc { expected: Some(FIRST_VERSION), body, ..document };
-        self.save(&amended).await.map(drop)
+        self.fleet.save(&amended).await.map(drop)
     }
 
     /// Asks for the cancellation of a task that runs; if it does not any more, what is then to be done.
@@ -183,17 +182,14 @@ impl Shared {
             let (before, after) = row.ask_to_stop(now, params.by.clone());
             let call = scripts::CHANGE
                 .on(&[self.stem(&queue)])
-                .arg(self.common.options.told_time())
+                .arg(self.options().told_time())
                 .arg(&id.0[..])
                 .arg(before)
                 .arg(after);
             let done = self.ask(call).await?.list()?.next();
             if done.map_or(Ok(0), |done| done.number())? == 1 {
                 if let Some(worker) = worker {
-                    let mut command = redis::cmd("PUBLISH");
-                    command.arg(keys::orders(&self.fleet)).arg(self.order_news(&worker));
-                    self.link.command("tell of a cancel", &command).await?;
-                    self.common.wakes.tell(News { ordered: vec![worker], ..News::default() });
+                    self.fleet.tell_of_orders(worker).await?;
                 }
                 return Ok(Some(Changed::Requested));
             }

@@ -11,9 +11,9 @@ use super::id::Id;
 use super::large::PAYLOAD;
 use super::moves::RunEnd;
 use super::record::Record;
-use super::reply::{Reply, next};
 use super::row::{Row, Running};
-use super::{AT_ONCE, Shared, keys, scripts};
+use super::{AT_ONCE, Shared, scripts};
+use crate::redis::reply::{Reply, next};
 use crate::redis::script::Call;
 
 /// What a claim knows of its worker's lease.
@@ -164,10 +164,10 @@ impl Asking {
 impl Shared {
     pub(super) async fn claim(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
         let mut asking = Asking::new(params);
-        self.ears.learn(&params.quotas);
+        self.learn(&params.quotas);
         if asking.is_served() {
             // Nothing is asked for, but a worker that is gone is told so all the same.
-            return self.look_up_lease(&params.worker).await.map(|_| Vec::new());
+            return self.fleet.look_up_lease(&params.worker).await.map(|_| Vec::new());
         }
         let lease = self.lease_of(&params.worker).await?;
         self.claim_rest(&mut asking, lease, Vec::new()).await
@@ -180,11 +180,11 @@ impl Shared {
         lease: LeaseKnown,
         mut rows: Vec<Row>,
     ) -> Result<Vec<Claimed>> {
-        let is_cluster = self.common.options.is_cluster();
+        let is_cluster = self.options().is_cluster();
         while !asking.is_served() {
             let queues = asking.queues(is_cluster);
             let stems = self.claim_stems(&queues);
-            let mut call = scripts::CLAIM.on(&stems).arg(self.common.options.told_time());
+            let mut call = scripts::CLAIM.on(&stems).arg(self.options().told_time());
             asking.add_to(&mut call, &queues, lease, is_cluster);
             let mut reply = self.ask(call).await?.list()?;
             let now = next(&mut reply, "claim")?.time()?;
@@ -254,33 +254,19 @@ impl Shared {
 
     /// What is known of a worker's lease; an error for one that is known to be gone.
     pub(super) async fn lease_of(&self, worker: &WorkerId) -> Result<LeaseKnown> {
-        if !self.common.options.is_cluster() {
+        if !self.options().is_cluster() {
             return Ok(LeaseKnown::ToServer);
         }
-        Ok(LeaseKnown::Until(self.look_up_lease(worker).await?))
+        Ok(LeaseKnown::Until(self.fleet.look_up_lease(worker).await?))
     }
 
     /// The keys of a call that claims: its queues and, where one call may name both, the fleet.
     pub(super) fn claim_stems(&self, queues: &[QueueName]) -> Vec<String> {
         let mut stems: Vec<_> = queues.iter().map(|queue| self.stem(queue)).collect();
-        if !self.common.options.is_cluster() {
-            stems.push(self.fleet.clone());
+        if !self.options().is_cluster() {
+            stems.push(self.fleet.stem().to_owned());
         }
         stems
-    }
-
-    async fn look_up_lease(&self, worker: &WorkerId) -> Result<i64> {
-        let mut command = redis::cmd("HGET");
-        command.arg(keys::workers(&self.fleet)).arg(worker.as_str());
-        let value = self.link.command("look a worker up", &command).await?;
-        let known = match value {
-            redis::Value::BulkString(bytes) => super::worker::Known::read(&bytes),
-            _ => None,
-        };
-        match known {
-            Some(known) if known.gone_at.is_none() => Ok(known.lease_until.as_millis()),
-            _ => Err(lost(worker)),
-        }
     }
 
     /// Takes a reply to a claim that came with an apply; `None` when it has to be asked again.
@@ -292,7 +278,7 @@ impl Shared {
     ) -> Result<Option<Vec<Row>>> {
         match asking.read(reply, now)? {
             Found::Shares(shares) => {
-                asking.subtract(&shares, self.common.options.is_cluster());
+                asking.subtract(&shares, self.options().is_cluster());
                 Ok(Some(shares.into_iter().flat_map(|share| share.rows).collect()))
             }
             Found::Overdue => Ok(None),

@@ -20,7 +20,7 @@ impl Shared {
                     return Ok(report);
                 }
             }
-            self.forget_unclean(worker).await?;
+            self.fleet.forget_unclean(worker).await?;
         }
         Ok(report)
     }

@@ -12,9 +12,10 @@ use windlass_core::{Error, ErrorKind, NewTask, QueueName, Result, TaskId, When, 
 use super::id::Id;
 use super::large::PAYLOAD;
 use super::record::{ALONE, Body, LARGE_IN, Lane, ONCE, Record, TIMED, Value};
-use super::reply::{Reply, Sort, next};
-use super::row::{LARGE_BYTES, millis};
+use super::row::LARGE_BYTES;
 use super::{AT_ONCE, Shared, scripts};
+use crate::redis::options::millis;
+use crate::redis::reply::{Reply, Sort, next};
 use crate::redis::script::Call;
 use crate::wakes::News;
 
@@ -80,7 +81,7 @@ impl Shared {
     }
 
     fn check(&self, task: &NewTask) -> Result<Id> {
-        task.validate(&self.common.options.limits)?;
+        task.validate(&self.options().limits)?;
         let id = Id::of(&task.id).filter(|id| id.leads_to(&task.queue));
         id.ok_or_else(|| {
             Error::invalid(format!("id {} was not reserved for {}", task.id, task.queue))
@@ -101,10 +102,9 @@ impl Shared {
         }
         // When the first call of several was made: together they are one submit.
         let mut micros = String::new();
-        for group in self.by_slot(&queues) {
+        for group in self.fleet.by_slot(&queues) {
             let stems: Vec<_> = group.iter().map(|(queue, _)| self.stem(queue)).collect();
-            let mut call =
-                scripts::INSERT.on(&stems).arg(self.common.options.told_time()).arg(&micros);
+            let mut call = scripts::INSERT.on(&stems).arg(self.options().told_time()).arg(&micros);
             for (_, tasks) in group {
                 call.add(tasks.len());
                 call.add(journal_of(tasks, chunk[0].at));
@@ -129,7 +129,7 @@ impl Shared {
                 }
             }
             let ready = group.iter().map(|(queue, _)| (*queue).clone()).collect();
-            self.common.wakes.tell(News { ready, ..News::default() });
+            self.fleet.common.wakes.tell(News { ready, ..News::default() });
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Inspect on Redis Streams: what an operator should know.
 
 use windlass_core::Result;
-use windlass_core::store::{Depth, Durability, Filter, Finding, Inspection, Severity, StateCounts};
+use windlass_core::store::{Depth, Filter, Finding, Inspection, Severity, StateCounts};
 use windlass_core::{QueueName, State};
 
 use super::Shared;
@@ -10,19 +10,19 @@ use crate::redis::server::ServerFacts;
 
 impl Shared {
     pub(super) async fn inspect(&self, depth: Depth) -> Result<Inspection> {
-        let now = self.now().await?;
+        let now = self.fleet.now().await?;
         let mut inspection = Inspection {
             now,
             is_writable: true,
-            version: self.common.facts.version.clone(),
-            findings: self.promises(&self.common.facts),
+            version: self.fleet.common.facts.version.clone(),
+            findings: self.fleet.promises(&self.fleet.common.facts),
         };
         if depth == Depth::Ping {
             return Ok(inspection);
         }
-        let facts = ServerFacts::read(&self.link).await?;
+        let facts = ServerFacts::read(&self.fleet.link).await?;
         inspection.version.clone_from(&facts.version);
-        inspection.findings = self.promises(&facts);
+        inspection.findings = self.fleet.promises(&facts);
         if depth == Depth::Repair {
             self.mend_all().await?;
         }
@@ -30,46 +30,6 @@ impl Shared {
             inspection.findings.extend(self.compare_counts(queue).await?);
         }
         Ok(inspection)
-    }
-
-    /// What the server cannot promise.
-    fn promises(&self, facts: &ServerFacts) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        if let Durability::Window { loss } = &facts.durability {
-            let severity = match self.common.options.expects_durable {
-                true => Severity::Warning,
-                false => Severity::Info,
-            };
-            findings.push(Finding {
-                severity,
-                subject: "durability",
-                text: loss.clone(),
-                advice: "set appendonly yes and appendfsync always".into(),
-            });
-        }
-        if self.common.data.lock().was_wiped {
-            findings.push(Finding {
-                severity: Severity::Problem,
-                subject: "data",
-                text: "the data were wiped while this process used them, or the server came back \
-                       without them; every task in them is lost"
-                    .into(),
-                advice:
-                    "find out who runs FLUSHALL, or have the server keep its data (appendonly yes)"
-                        .into(),
-            });
-        }
-        if let Some(policy) = facts.evicting() {
-            findings.push(Finding {
-                severity: Severity::Problem,
-                subject: "memory",
-                text: format!(
-                    "maxmemory-policy {policy} throws tasks away when the memory is full"
-                ),
-                advice: "set maxmemory-policy noeviction".into(),
-            });
-        }
-        findings
     }
 
     async fn counts(&self, queue: &QueueName) -> Result<StateCounts> {

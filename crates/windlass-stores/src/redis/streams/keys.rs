@@ -25,6 +25,9 @@
 
 use windlass_core::{Priority, QueueName};
 
+/// What keys begin with unless they are told otherwise.
+pub(super) const PREFIX: &str = "wl";
+
 /// In front of a queue's keys; the braces put them all into one slot of a Cluster.
 pub(super) fn queue_stem(prefix: &str, queue: &QueueName) -> String {
     format!("{prefix}:{{{queue}}}:")
@@ -43,26 +46,6 @@ pub(super) fn bell(stem: &str, priority: Priority) -> String {
 /// The names of all queues.
 pub(super) fn queues(fleet: &str) -> String {
     format!("{fleet}queues")
-}
-
-/// What is known of workers.
-pub(super) fn workers(fleet: &str) -> String {
-    format!("{fleet}workers")
-}
-
-/// Workers that are gone and may still hold tasks.
-pub(super) fn unclean(fleet: &str) -> String {
-    format!("{fleet}unclean")
-}
-
-/// The name of these data; another after they were wiped.
-pub(super) fn born(fleet: &str) -> String {
-    format!("{fleet}born")
-}
-
-/// The channel that tells of orders to workers.
-pub(super) fn orders(fleet: &str) -> String {
-    format!("{fleet}orders")
 }
 
 /// Large payloads and results of a queue.

@@ -54,7 +54,7 @@ impl Shared {
         queue: &QueueName,
         wanted: &[(Id, u8)],
     ) -> Result<Vec<Option<Bytes>>> {
-        let limits = &self.common.options.limits;
+        let limits = &self.options().limits;
         let longest = limits.payload_bytes_max.max(limits.result_bytes_max) as u64;
         let mut values = Vec::with_capacity(wanted.len());
         // Few enough fit whatever their size.
@@ -71,7 +71,7 @@ impl Shared {
     }
 
     async fn sizes(&self, queue: &QueueName, wanted: &[(Id, u8)]) -> Result<Vec<u64>> {
-        let mut call = scripts::SIZES.on(&[self.stem(queue)]).arg(self.common.options.told_time());
+        let mut call = scripts::SIZES.on(&[self.stem(queue)]).arg(self.options().told_time());
         wanted.iter().for_each(|named| call.add(field(named)));
         let sizes: Vec<u64> = self
             .ask(call)
@@ -96,7 +96,7 @@ impl Shared {
             Value::Nil => Ok(None),
             _ => Err(strange("read large values")),
         };
-        match self.link.command("read large values", &command).await? {
+        match self.fleet.link.command("read large values", &command).await? {
             Value::Array(values) if values.len() == wanted.len() => {
                 values.into_iter().map(read).collect()
             }

@@ -11,11 +11,11 @@ use windlass_core::store::{Filter, ListParams, Page, Parts};
 use windlass_core::{Error, QueueName, Result, State, Timestamp};
 
 use super::id::Id;
-use super::reply::{Reply, next};
 use super::row::Row;
 use super::{AT_ONCE, Shared, keys};
 use crate::reading::{SCAN_MAX, matches};
 use crate::redis::error::strange;
+use crate::redis::reply::{Reply, next};
 
 /// How many entries of a journal are read at once.
 const ENTRIES: usize = 100;
@@ -81,7 +81,7 @@ impl Shared {
             .into_iter()
             .map(|queue| Reel { queue, source, read: VecDeque::new(), below: Some(below.clone()) })
             .collect();
-        let mut walk = Walk { now: self.now().await?, rows: Vec::new(), next_cursor: None };
+        let mut walk = Walk { now: self.fleet.now().await?, rows: Vec::new(), next_cursor: None };
         let (mut scanned, mut reached) = (0, last.clone());
         loop {
             let most = limit.saturating_mul(2).clamp(20, AT_ONCE);
@@ -155,7 +155,7 @@ impl Shared {
         let mut command = redis::cmd("XREVRANGE");
         command.arg(keys::journal(&self.stem(&reel.queue))).arg(below).arg("-");
         command.arg("COUNT").arg(ENTRIES);
-        let value = self.link.command("read a journal", &command).await?;
+        let value = self.fleet.link.command("read a journal", &command).await?;
         let entries = Reply::new("read a journal", value).list()?;
         let count = entries.len();
         for entry in entries {
@@ -193,7 +193,7 @@ impl Shared {
         let mut command = redis::cmd("ZREVRANGEBYSCORE");
         command.arg(keys::dead(&self.stem(&reel.queue))).arg(below).arg("-inf");
         command.arg("WITHSCORES").arg("LIMIT").arg(0).arg(DEAD_LETTERS);
-        let value = self.link.command("read dead letters", &command).await?;
+        let value = self.fleet.link.command("read dead letters", &command).await?;
         let mut parts = Reply::new("read dead letters", value).list()?;
         let mut found = Vec::new();
         while let (Some(id), Some(score)) = (parts.next(), parts.next()) {
@@ -235,11 +235,6 @@ impl Shared {
             rows.extend(found.into_iter().map(|row| ((queue.clone(), row.id), row)));
         }
         Ok(rows)
-    }
-
-    /// The store's clock.
-    pub(super) async fn now(&self) -> Result<Timestamp> {
-        self.link.now().await
     }
 }
 

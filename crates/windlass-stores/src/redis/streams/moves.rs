@@ -13,7 +13,8 @@ use windlass_core::{State, Timestamp, duration};
 
 use super::id::Id;
 use super::record::{LARGE_OUT, Lane, TIMED, Value, letter};
-use super::row::{LARGE_BYTES, Row, millis};
+use super::row::{LARGE_BYTES, Row};
+use crate::redis::options::millis;
 
 /// A task on its way to another place.
 #[derive(Debug, Clone)]

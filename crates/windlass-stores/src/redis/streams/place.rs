@@ -6,14 +6,15 @@
 use std::collections::HashMap;
 
 use windlass_core::store::Term;
-use windlass_core::{Error, ErrorKind, QueueName, Reason, Result, State, Timestamp};
+use windlass_core::{Error, ErrorKind, QueueName, Result, State, Timestamp};
 
 use super::id::Id;
 use super::moves::{LargeResult, Move};
-use super::reply::{Reply, Sort, next};
 use super::row::Row;
 use super::{AT_ONCE, Shared, scripts};
 use crate::redis::error::strange;
+use crate::redis::fleet::stale_term;
+use crate::redis::reply::{Reply, Sort, next};
 use crate::wakes::News;
 
 /// How often a task is decided anew before its caller is told to try later.
@@ -37,7 +38,7 @@ impl Shared {
         for chunk in ids.chunks(AT_ONCE) {
             let mut call = scripts::LOOK
                 .on(&[self.stem(queue)])
-                .arg(self.common.options.told_time())
+                .arg(self.options().told_time())
                 .arg(chunk.len());
             for id in chunk {
                 call.add(&id.0[..]);
@@ -89,7 +90,7 @@ impl Shared {
         }
         let now = match now {
             Some(now) => now,
-            None => self.now().await?,
+            None => self.fleet.now().await?,
         };
         Ok((now, found))
     }
@@ -114,7 +115,7 @@ impl Shared {
         term: Option<Term>,
         decide: impl Fn(Row, Timestamp, usize) -> Option<Move>,
     ) -> Result<Vec<Placed>> {
-        let error_bytes_max = self.common.options.limits.error_bytes_max;
+        let error_bytes_max = self.options().limits.error_bytes_max;
         let mut placed = Vec::with_capacity(rows.len());
         for _ in 0..ROUNDS_MAX {
             let mut by_queue: HashMap<QueueName, Vec<Move>> = HashMap::new();
@@ -164,7 +165,7 @@ impl Shared {
     ) -> Result<Vec<bool>> {
         let mut call = scripts::PLACE
             .on(&[self.stem(queue)])
-            .arg(self.common.options.told_time())
+            .arg(self.options().told_time())
             .arg(term.map(|term| term.to_string()).unwrap_or_default());
         for decided in moves {
             call.add(&decided.id.0[..]);
@@ -201,13 +202,13 @@ impl Shared {
             }
         }
         news.ready.dedup();
-        self.common.wakes.tell(news);
+        self.fleet.common.wakes.tell(news);
         Ok(done)
     }
 
     async fn now_of(&self, rows: &[Row]) -> Result<Timestamp> {
         match rows.first() {
-            Some(_) => self.now().await,
+            Some(_) => self.fleet.now().await,
             None => Ok(Timestamp::default()),
         }
     }
@@ -232,9 +233,4 @@ impl Shared {
         }
         Ok((now, cursor, rows))
     }
-}
-
-pub(super) fn stale_term(term: Option<Term>) -> Error {
-    let text = term.map_or_else(|| "upkeep".to_owned(), |term| format!("upkeep in term {term}"));
-    Error::lease_lost(text).reason_is(Reason::StaleTerm)
 }

@@ -1,46 +1,20 @@
 //! Promote and prune on Redis Streams: queue by queue, each guarded by the leader's term.
 
 use windlass_core::store::{Duty, DutyReport};
-use windlass_core::{QueueName, Result, Timestamp, WorkerId};
+use windlass_core::{QueueName, Result};
 
-use super::names::read_queues;
-use super::place::stale_term;
-use super::reply::{Reply, next};
 use super::{AT_ONCE, Shared, scripts};
+use crate::redis::fleet::{Begun, stale_term};
+use crate::redis::reply::{Reply, next};
 use crate::redis::script::Script;
 use crate::wakes::News;
-
-/// What a leader has to do with.
-pub(super) struct Begun {
-    /// When the next lease is over.
-    pub(super) next_due: Option<Timestamp>,
-    /// Workers that are gone and may still hold tasks.
-    pub(super) unclean: Vec<WorkerId>,
-    pub(super) queues: Vec<QueueName>,
-}
 
 impl Shared {
     /// Begins a piece of upkeep, if the term is not stale.
     pub(super) async fn begin(&self, duty: Duty, what: &str) -> Result<Begun> {
-        let call = scripts::DUTY
-            .on(&[&self.fleet])
-            .arg(self.common.options.told_time())
-            .arg(duty.term.to_string())
-            .arg(what);
-        let reply = self.ask(call).await?;
-        if reply.is_zero() {
-            return Err(stale_term(Some(duty.term)));
-        }
-        let mut parts = reply.list()?;
-        let _now = next(&mut parts, "duty")?;
-        let next_due = next(&mut parts, "duty")?.time_if_any()?;
-        let unclean = next(&mut parts, "duty")?.list()?;
-        let mut unclean: Vec<_> =
-            unclean.map(|worker| worker.text().map(WorkerId::new)).collect::<Result<_>>()?;
-        unclean.sort();
-        let queues = read_queues(next(&mut parts, "duty")?)?;
-        self.common.names.add(queues.iter().cloned());
-        Ok(Begun { next_due, unclean, queues })
+        let begun = self.fleet.begin(duty, what).await?;
+        self.names.add(begun.queues.iter().cloned());
+        Ok(begun)
     }
 
     pub(super) async fn promote(&self, duty: Duty) -> Result<DutyReport> {
@@ -74,7 +48,10 @@ impl Shared {
                 report.done += done;
                 report.skipped_bad += skipped.unsigned_abs();
                 if done > 0 && script.name == "promote" {
-                    self.common.wakes.tell(News { ready: vec![queue.clone()], ..News::default() });
+                    self.fleet
+                        .common
+                        .wakes
+                        .tell(News { ready: vec![queue.clone()], ..News::default() });
                 }
                 let is_full = usize::try_from(report.done).unwrap_or(usize::MAX) >= duty.limit;
                 if has_more && !is_full && (done > 0 || skipped > 0) {
@@ -101,7 +78,7 @@ impl Shared {
     ) -> Result<std::vec::IntoIter<Reply>> {
         let call = script
             .on(&[self.stem(queue)])
-            .arg(self.common.options.told_time())
+            .arg(self.options().told_time())
             .arg(duty.term.to_string())
             .arg(left.min(AT_ONCE));
         let reply = self.ask(call).await?;

@@ -1,19 +1,16 @@
 //! Reads on Redis Streams: get, queues, workers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use futures_util::future::try_join_all;
-use redis::Value;
 use windlass_core::store::{GetParams, QueueRecord, StateCounts, WorkerRecord};
 use windlass_core::{QueueName, Result, State, TaskId, TaskRecord, WorkerId};
 
 use super::id::Id;
 use super::large::{PAYLOAD, RESULT};
-use super::reply::{Reply, next};
 use super::row::Row;
-use super::worker::Known;
-use super::{Shared, keys, scripts};
-use crate::reading::GONE_WORKER_SHOWN;
+use super::{Shared, scripts};
+use crate::redis::reply::{Reply, next};
 
 /// Most queues in one call: each is looked at lane by lane.
 const QUEUES_AT_ONCE: usize = 50;
@@ -43,7 +40,7 @@ impl Shared {
     }
 
     /// Which of these tasks are finished or not there.
-    pub(super) async fn ended(&self, mut tasks: Vec<TaskId>) -> Result<Vec<TaskId>> {
+    pub(super) async fn ended_of(&self, mut tasks: Vec<TaskId>) -> Result<Vec<TaskId>> {
         let ids: Vec<_> = tasks.iter().filter_map(Id::of).collect();
         let (now, rows) = self.look_everywhere(&ids).await?;
         tasks.retain(|task| {
@@ -55,7 +52,7 @@ impl Shared {
 
     pub(super) async fn queues(&self) -> Result<Vec<QueueRecord>> {
         let names = self.all_queues().await?;
-        let chunks = self.by_slot(&names).flat_map(|group| group.chunks(QUEUES_AT_ONCE));
+        let chunks = self.fleet.by_slot(&names).flat_map(|group| group.chunks(QUEUES_AT_ONCE));
         let asked = try_join_all(chunks.map(|names| self.queue_records(names))).await?;
         Ok(asked.into_iter().flatten().collect())
     }
@@ -63,46 +60,26 @@ impl Shared {
     /// What is known of queues that one call may name.
     pub(super) async fn queue_records(&self, names: &[QueueName]) -> Result<Vec<QueueRecord>> {
         let stems: Vec<_> = names.iter().map(|name| self.stem(name)).collect();
-        let call = scripts::QUEUES.on(&stems).arg(self.common.options.told_time());
+        let call = scripts::QUEUES.on(&stems).arg(self.options().told_time());
         let told = self.ask(call).await?.list()?;
         names.iter().zip(told).map(|(name, told)| read_queue(name.clone(), told)).collect()
     }
 
     pub(super) async fn workers(&self) -> Result<Vec<WorkerRecord>> {
-        let now = self.now().await?;
-        let mut command = redis::cmd("HGETALL");
-        command.arg(keys::workers(&self.fleet));
-        let value = self.link.command("read the workers", &command).await?;
-        let value = match value {
-            Value::Map(pairs) => {
-                Value::Array(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())
-            }
-            other => other,
-        };
-        let mut parts = Reply::new("read the workers", value).list()?;
-        let mut known = BTreeMap::new();
-        while let (Some(worker), Some(stored)) = (parts.next(), parts.next()) {
-            if let Some(read) = Known::read(&stored.bytes()?) {
-                known.insert(WorkerId::new(worker.text()?), read);
-            }
-        }
-        let is_shown =
-            |known: &Known| known.gone_at.is_none_or(|at| now.since(at) <= GONE_WORKER_SHOWN);
-        known.retain(|_, known| is_shown(known));
+        let known = self.fleet.known_workers().await?;
         let counts = self.held_counts().await?;
-        let record = |(id, known): (WorkerId, Known)| {
+        let counted = known.into_iter().map(|(id, known)| {
             let count = counts.get(&id).copied().unwrap_or(0);
             known.into_record(id, count)
-        };
-        Ok(known.into_iter().map(record).collect())
+        });
+        Ok(counted.collect())
     }
 
     /// How many tasks each worker holds in all queues.
     async fn held_counts(&self) -> Result<HashMap<WorkerId, u64>> {
         let mut counts = HashMap::new();
         for queue in self.all_queues().await? {
-            let call =
-                scripts::WORKERS.on(&[self.stem(&queue)]).arg(self.common.options.told_time());
+            let call = scripts::WORKERS.on(&[self.stem(&queue)]).arg(self.options().told_time());
             let mut parts = self.ask(call).await?.list()?;
             while let (Some(worker), Some(count)) = (parts.next(), parts.next()) {
                 let count = count.number()?.unsigned_abs();

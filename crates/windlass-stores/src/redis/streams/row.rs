@@ -12,12 +12,11 @@ use windlass_core::store::Parts;
 use windlass_core::task::{Extras, Progress, Spec};
 use windlass_core::{
     Claimed, Epoch, Kind, QueueName, Result, State, TaskId, TaskRecord, Timestamp, WorkerId,
-    duration,
 };
 
 use super::id::Id;
 use super::record::{LARGE_IN, LARGE_OUT, LastRun, Record, Value};
-use super::reply::{Reply, next};
+use crate::redis::reply::{Reply, next};
 
 /// Values over this many bytes are kept beside the records: scripts move records around.
 pub(super) const LARGE_BYTES: usize = 1_024;
@@ -214,10 +213,4 @@ impl Row {
     pub(super) fn task_id(&self) -> TaskId {
         self.id.task_id()
     }
-}
-
-/// Whole milliseconds, cut to what can be written everywhere.
-pub(super) fn millis(time: Duration) -> u64 {
-    let most = Timestamp::MAX.as_millis();
-    duration::as_millis_ceil(time).min(most).unsigned_abs()
 }

@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
+use crate::redis::fleet::PRELUDE;
 use crate::redis::script::Script;
 
-const PRELUDE: &str = include_str!("../../../lua/streams/prelude.lua");
+const OWN_PRELUDE: &str = include_str!("../../../lua/streams/prelude.lua");
 const CLAIMING: &str = include_str!("../../../lua/streams/claiming.lua");
 const MENDING: &str = include_str!("../../../lua/streams/mending.lua");
 const RECKONING: &str = include_str!("../../../lua/streams/reckoning.lua");
@@ -13,7 +14,7 @@ macro_rules! scripts {
     ($($name:ident = $($part:ident +)* $file:literal;)*) => {
         $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
             let own = include_str!(concat!("../../../lua/streams/", $file, ".lua"));
-            Script::new($file, &[PRELUDE, $($part,)* own])
+            Script::new($file, &[PRELUDE, OWN_PRELUDE, $($part,)* own])
         });)*
     };
 }
@@ -36,15 +37,4 @@ scripts! {
     SIZES = "sizes";
     TEND = "tend";
     WORKERS = "workers";
-}
-
-// What the fleet is asked for.
-scripts! {
-    DUTY = "duty";
-    LEAD = "lead";
-    LEAVE = "leave";
-    LOAD = "load";
-    ORDER_WORKER = "order_worker";
-    REGISTER = "register";
-    SAVE = "save";
 }

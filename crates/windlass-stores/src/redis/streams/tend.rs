@@ -6,9 +6,9 @@
 use windlass_core::store::{Duty, DutyReport, Term};
 use windlass_core::{QueueName, Result};
 
-use super::place::stale_term;
-use super::reply::next;
 use super::{Shared, scripts};
+use crate::redis::fleet::stale_term;
+use crate::redis::reply::next;
 
 /// About how many items one step looks at, in about a millisecond of the server.
 const STEP: usize = 100;
@@ -89,7 +89,7 @@ impl Shared {
             let is_last = step == STEPS_TORN || (step >= STEPS && !mended.is_torn);
             let call = scripts::MEND
                 .on(&[self.stem(queue)])
-                .arg(self.common.options.told_time())
+                .arg(self.options().told_time())
                 .arg(term.map(|term| term.to_string()).unwrap_or_default())
                 .arg(STEP)
                 .arg(u8::from(is_last));

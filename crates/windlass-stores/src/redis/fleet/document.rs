@@ -1,15 +1,15 @@
-//! Documents on Redis Streams.
+//! Documents.
 
 use windlass_core::store::{DocQuery, Document, SaveDoc, Saved};
 use windlass_core::{Result, Timestamp};
 
-use super::reply::next;
-use super::{Shared, scripts};
+use super::{Fleet, LOAD, SAVE};
 use crate::redis::error::strange;
+use crate::redis::reply::next;
 
-impl Shared {
-    pub(super) async fn load(&self, query: &DocQuery) -> Result<Vec<Document>> {
-        let call = scripts::LOAD.on(&[&self.fleet]).arg(self.common.options.told_time());
+impl Fleet {
+    pub(in crate::redis) async fn load(&self, query: &DocQuery) -> Result<Vec<Document>> {
+        let call = self.on(&LOAD);
         let (call, class) = match query {
             DocQuery::One { class, key } => (call.arg(class).arg("one").arg(key), class),
             DocQuery::Class { class, after, limit } => {
@@ -37,10 +37,9 @@ impl Shared {
         Ok(documents)
     }
 
-    pub(super) async fn save(&self, save: &SaveDoc) -> Result<Saved> {
-        let call = scripts::SAVE
-            .on(&[&self.fleet])
-            .arg(self.common.options.told_time())
+    pub(in crate::redis) async fn save(&self, save: &SaveDoc) -> Result<Saved> {
+        let call = self
+            .on(&SAVE)
             .arg(&save.class)
             .arg(&save.key)
             .arg(save.expected.map_or(-1, u64::cast_signed))

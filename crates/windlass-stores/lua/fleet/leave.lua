@@ -1,5 +1,5 @@
 -- leave: end a worker for ever. KEYS[1] the stem of the fleet; ARGV[2] worker
--- returns its queues, or 0 when nobody knows it
+-- returns 1, or 0 when nobody knows it
 local fleet, worker = KEYS[1], ARGV[2]
 local known = call('HGET', fleet .. 'workers', worker)
 if not known then return 0 end
@@ -9,4 +9,4 @@ if take('>I6', known, 19) == 0 then
   call('ZADD', fleet .. 'gone', now, worker)
 end
 call('SADD', fleet .. 'unclean', worker)
-return call('SMEMBERS', fleet .. 'queues')
+return 1

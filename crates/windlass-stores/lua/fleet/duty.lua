@@ -1,7 +1,7 @@
 -- duty: let a leader begin a piece of upkeep. KEYS[1] the stem of the fleet.
 -- ARGV[2] its term; ARGV[3] `expire` to declare workers lost whose lease is over, `tend` to forget those
 --   that have been gone for an hour, else empty
--- returns {time, when the next lease is over or '', workers that may still hold tasks, queues},
+-- returns {time, when the next lease is over or '', workers that may still hold tasks},
 --   or 0 when the term is stale
 local fleet, term = KEYS[1], ARGV[2]
 local HOUR_MS, AT_ONCE = 3600000, 1000
@@ -29,4 +29,4 @@ elseif ARGV[3] == 'tend' then
   end
 end
 local next_over = call('ZRANGE', fleet .. 'leases', 0, 0, 'WITHSCORES')[2]
-return { now, next_over or '', call('SMEMBERS', fleet .. 'unclean'), call('SMEMBERS', fleet .. 'queues') }
+return { now, next_over or '', call('SMEMBERS', fleet .. 'unclean') }

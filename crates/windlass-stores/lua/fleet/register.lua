@@ -2,7 +2,7 @@
 -- ARGV[2] worker, ARGV[3] its card, ARGV[4] ms that its leases are good for from now, ARGV[5] a name
 --   for these data, should they have none yet
 -- A worker is `<started (6)><beat (6)><lease until (6)><gone since (6)><order: r p d><card>`.
--- returns {time, order, name of these data, queues...}, or 0 for a worker that is gone
+-- returns {time, order, name of these data}, or 0 for a worker that is gone
 local fleet, worker = KEYS[1], ARGV[2]
 local known = call('HGET', fleet .. 'workers', worker)
 local started, order = now, 'r'
@@ -14,6 +14,4 @@ local until_ms = math.min(now + tonumber(ARGV[4]), LATEST)
 call('HSET', fleet .. 'workers', worker, pack('>I6I6I6I6', started, now, until_ms, 0) .. order .. ARGV[3])
 call('ZADD', fleet .. 'leases', until_ms, worker)
 call('SET', fleet .. 'born', ARGV[5], 'NX')
-local reply, queues = { now, order, call('GET', fleet .. 'born') }, call('SMEMBERS', fleet .. 'queues')
-for i = 1, #queues do reply[3 + i] = queues[i] end
-return reply
+return { now, order, call('GET', fleet .. 'born') }

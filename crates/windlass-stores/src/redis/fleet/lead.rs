@@ -1,15 +1,15 @@
-//! Leadership on Redis Streams.
+//! Leadership.
 
 use windlass_core::store::{Bid, Leadership, Term};
 use windlass_core::{Result, WorkerId};
 
-use super::reply::next;
-use super::row::millis;
-use super::{Shared, scripts};
+use super::{Fleet, LEAD};
+use crate::redis::options::millis;
+use crate::redis::reply::next;
 
-impl Shared {
-    pub(super) async fn lead(&self, bid: &Bid) -> Result<Leadership> {
-        let call = scripts::LEAD.on(&[&self.fleet]).arg(self.common.options.told_time());
+impl Fleet {
+    pub(in crate::redis) async fn lead(&self, bid: &Bid) -> Result<Leadership> {
+        let call = self.on(&LEAD);
         let call = match bid {
             Bid::Seek { holder, term_length } => {
                 call.arg("seek").arg(holder.as_str()).arg(millis(*term_length))

@@ -1,20 +1,17 @@
 //! What other processes tell: orders to workers, and ends of tasks that someone waits for. Published by
 //! the scripts themselves; a message that is lost costs the time to the next beat or look, no more.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
+use redis::Cmd;
 use tokio::task::AbortHandle;
-use windlass_core::{QueueName, TaskId, WorkerId};
 
-use super::id::Id;
-use super::{Shared, keys};
-use crate::redis::connection::subscriber;
-use crate::wakes::News;
+use super::connection::subscriber;
+use super::waiting::Waiting;
 
 /// How long the scripts of a queue are asked to tell of ends; asked again in good time.
 const WATCH: Duration = Duration::from_secs(15);
@@ -43,64 +40,48 @@ impl Drop for Herald {
     }
 }
 
-impl Shared {
-    /// Begins to hear what others tell, if nobody does yet.
-    pub(super) fn subscribe_to_news(&self) {
-        let mut hearing = self.herald.hearing.lock();
-        if hearing.as_ref().is_some_and(|hearing| !hearing.task.is_finished()) {
-            return;
-        }
-        let is_up = Arc::default();
-        let task = tokio::spawn(hear(self.this.clone(), Arc::clone(&is_up))).abort_handle();
-        *hearing = Some(Hearing { task, is_up });
-    }
-
+impl Herald {
     /// True while what others tell is heard.
     pub(super) fn is_hearing(&self) -> bool {
-        let hearing = self.herald.hearing.lock();
+        let hearing = self.hearing.lock();
         hearing.as_ref().is_some_and(|hearing| hearing.is_up.load(Ordering::Relaxed))
-    }
-
-    /// Asks the queues of these tasks to tell of ends.
-    pub(super) async fn watch_ends(&self, tasks: &[TaskId]) -> windlass_core::Result<()> {
-        let ids = tasks.iter().filter_map(Id::of);
-        let queues: BTreeSet<QueueName> = ids.flat_map(|id| self.known_queues_of(id)).collect();
-        for queue in queues {
-            let mut command = redis::cmd("SET");
-            command.arg(keys::watch(&self.stem(&queue))).arg(1);
-            command.arg("PX").arg(u64::try_from(WATCH.as_millis()).unwrap_or(u64::MAX));
-            self.link.command("watch for ends", &command).await?;
-        }
-        Ok(())
-    }
-
-    fn heard(&self, channel: &str, payload: &[u8]) {
-        let mut news = News::default();
-        if channel == keys::orders(&self.fleet) {
-            let text = String::from_utf8_lossy(payload);
-            match text.split_once(' ') {
-                Some((sender, _)) if sender == self.common.name => return,
-                Some((_, worker)) => news.ordered.push(WorkerId::new(worker)),
-                None => return,
-            }
-        } else if let Some(id) = Id::from_stored(payload) {
-            news.ended.push(id.task_id());
-        }
-        self.common.wakes.tell(news);
     }
 }
 
+/// Begins to hear what others tell, if nobody does yet.
+pub(super) fn subscribe<T: Waiting>(layout: &T) {
+    let mut hearing = layout.herald().hearing.lock();
+    if hearing.as_ref().is_some_and(|hearing| !hearing.task.is_finished()) {
+        return;
+    }
+    let is_up = Arc::default();
+    let task = tokio::spawn(hear(layout.this(), Arc::clone(&is_up))).abort_handle();
+    *hearing = Some(Hearing { task, is_up });
+}
+
+/// Has a queue tell of ends, by this key.
+pub(super) fn watch(key: String) -> Cmd {
+    let mut command = redis::cmd("SET");
+    command.arg(key).arg(1);
+    command.arg("PX").arg(u64::try_from(WATCH.as_millis()).unwrap_or(u64::MAX));
+    command
+}
+
 /// Hears until the store is gone.
-async fn hear(shared: Weak<Shared>, is_up: Arc<AtomicBool>) {
+async fn hear<T: Waiting>(layout: Weak<T>, is_up: Arc<AtomicBool>) {
     let mut pause = PAUSE_MIN;
     loop {
-        let Some(store) = shared.upgrade() else { return };
-        let (options, fleet) = (Arc::clone(&store.common.options), store.fleet.clone());
+        let Some(store) = layout.upgrade() else { return };
+        let (options, wanted) = (Arc::clone(&store.fleet().common.options), store.channels());
         drop(store);
         let listening = async {
             let mut channels = subscriber(&options)?.get_async_pubsub().await?;
-            channels.subscribe(keys::orders(&fleet)).await?;
-            channels.psubscribe(keys::all_ends(&options.prefix)).await?;
+            for name in &wanted.names {
+                channels.subscribe(name).await?;
+            }
+            for pattern in &wanted.patterns {
+                channels.psubscribe(pattern).await?;
+            }
             Ok::<_, redis::RedisError>(channels)
         };
         match tokio::time::timeout(PAUSE_MAX * 2, listening).await {
@@ -108,14 +89,14 @@ async fn hear(shared: Weak<Shared>, is_up: Arc<AtomicBool>) {
                 is_up.store(true, Ordering::Relaxed);
                 pause = PAUSE_MIN;
                 // Whatever was told before was not heard.
-                if let Some(store) = shared.upgrade() {
-                    store.common.wakes.ring_all();
+                if let Some(store) = layout.upgrade() {
+                    store.fleet().common.wakes.ring_all();
                 }
                 let (mut sink, mut messages) = channels.split();
                 loop {
                     match tokio::time::timeout(PING_EVERY, messages.next()).await {
                         Ok(Some(message)) => {
-                            let Some(store) = shared.upgrade() else { return };
+                            let Some(store) = layout.upgrade() else { return };
                             store.heard(message.get_channel_name(), message.get_payload_bytes());
                         }
                         Ok(None) => break,

@@ -1,0 +1,219 @@
+//! Waiting for bells: a connection of its own blocks on the bells of the queues that this process waits
+//! for, and rings here what rings there.
+//!
+//! A bell is heard by one process. Who hears it claims, and a claim that left something rings again. If
+//! nobody here waits any more, the bell is put back. Whoever waits looks by itself after each silence, so
+//! that a bell that was lost with its hearer, or never rung, costs that time and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::{Cmd, Value};
+use tokio::task::AbortHandle;
+use windlass_core::QueueName;
+
+use super::connection::Blocking;
+use super::waiting::Waiting;
+use crate::wakes::News;
+
+/// Longest that one wait at the server may last.
+pub(super) const BLOCK_MAX: Duration = Duration::from_secs(5);
+/// How much longer its answer may take before the connection counts as dead.
+const GRACE: Duration = Duration::from_secs(3);
+/// Time between two tries to connect.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Who listens, and for what.
+#[derive(Default)]
+pub(super) struct Ears {
+    /// One for all queues; on a Cluster one for each.
+    listening: Mutex<BTreeMap<String, Ear>>,
+}
+
+struct Ear {
+    wanted: Arc<Mutex<BTreeSet<QueueName>>>,
+    poke: String,
+    task: AbortHandle,
+}
+
+impl Drop for Ears {
+    fn drop(&mut self) {
+        for ear in self.listening.get_mut().values() {
+            ear.task.abort();
+        }
+    }
+}
+
+/// Has these queues listened for.
+pub(super) fn listen<T: Waiting>(layout: &T, queues: &[QueueName]) {
+    let is_cluster = layout.fleet().common.options.is_cluster();
+    let mut listening = layout.ears().listening.lock();
+    for queue in queues {
+        let group = if is_cluster { queue.as_str() } else { "" };
+        let running = listening.get(group).filter(|ear| !ear.task.is_finished());
+        match running {
+            Some(ear) => {
+                let is_new = ear.wanted.lock().insert(queue.clone());
+                if is_new {
+                    poke(layout, ear.poke.clone());
+                }
+            }
+            None => {
+                let wanted = Arc::new(Mutex::new(BTreeSet::from([queue.clone()])));
+                let stem = layout.poke_stem(queue);
+                let poke = format!("{stem}poke:{:016x}", fastrand::u64(..));
+                let hearing = hear(layout.this(), Arc::clone(&wanted), poke.clone());
+                let task = tokio::spawn(hearing).abort_handle();
+                listening.insert(group.to_owned(), Ear { wanted, poke, task });
+            }
+        }
+    }
+}
+
+/// Has a listener look up from its wait: it is to listen for more.
+fn poke<T: Waiting>(layout: &T, key: String) {
+    let Some(layout) = layout.this().upgrade() else { return };
+    tokio::spawn(async move {
+        let mut push = redis::cmd("LPUSH");
+        push.arg(&key).arg(1);
+        let mut expire = redis::cmd("PEXPIRE");
+        expire.arg(&key).arg(u64::try_from(BLOCK_MAX.as_millis()).unwrap_or(5_000));
+        // If it fails, the listener looks up by itself.
+        for command in [push, expire] {
+            if let Err(error) = layout.fleet().link.command("poke a listener", &command).await {
+                tracing::debug!(error = error.chain(), "a listener was not poked");
+            }
+        }
+    });
+}
+
+/// Listens until nobody here waits any more, or the store is gone.
+async fn hear<T: Waiting>(layout: Weak<T>, wanted: Arc<Mutex<BTreeSet<QueueName>>>, poke: String) {
+    let mut pause = PAUSE_MIN;
+    let mut connection: Option<Blocking> = None;
+    let mut silences = 0;
+    // What had work already when it was last looked for: it is no news.
+    let mut seen: BTreeSet<QueueName> = BTreeSet::new();
+    loop {
+        let Some(store) = layout.upgrade() else { return };
+        let options = Arc::clone(&store.fleet().common.options);
+        let mut blocking = match connection.take() {
+            Some(connection) => connection,
+            None => {
+                drop(store);
+                match Blocking::connect(&options, BLOCK_MAX + GRACE).await {
+                    Ok(made) => {
+                        pause = PAUSE_MIN;
+                        made
+                    }
+                    Err(error) => {
+                        tracing::debug!(
+                            error = error.chain(),
+                            "cannot listen; whoever waits looks"
+                        );
+                        ring(&layout, &wanted);
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(PAUSE_MAX);
+                        continue;
+                    }
+                }
+            }
+        };
+        let Some(store) = layout.upgrade() else { return };
+        let command = block_on(&*store, &wanted.lock(), &poke, T::block(silences));
+        drop(store);
+        let heard = tokio::time::timeout(BLOCK_MAX + GRACE, blocking.send(&command)).await;
+        match heard {
+            Ok(Ok(Value::Nil)) => {
+                // Nothing rang: look once, and stop when nobody waits.
+                let Some(store) = layout.upgrade() else { return };
+                let queues = {
+                    let mut wanted = wanted.lock();
+                    if !store.fleet().common.wakes.is_awaited() {
+                        wanted.clear();
+                        return;
+                    }
+                    wanted.iter().cloned().collect()
+                };
+                let ready = store.look_for_work(queues).await;
+                let is_news = ready.iter().any(|queue| !seen.contains(queue));
+                silences = if is_news { 0 } else { silences + 1 };
+                seen = ready.iter().cloned().collect();
+                store.fleet().common.wakes.tell(News { ready, ..News::default() });
+                connection = Some(blocking);
+            }
+            Ok(Ok(value)) => {
+                let bell = first_text(value);
+                let Some(store) = layout.upgrade() else { return };
+                let is_own = bell.as_deref() == Some(poke.as_str());
+                silences = 0;
+                match bell {
+                    Some(bell) if !is_own && !store.fleet().common.wakes.is_awaited() => {
+                        let mut push = redis::cmd("LPUSH");
+                        push.arg(&bell).arg(1);
+                        let back = store.fleet().link.command("put a bell back", &push).await;
+                        if let Err(error) = back {
+                            tracing::debug!(
+                                error = error.chain(),
+                                "a bell was lost; others look by themselves"
+                            );
+                        }
+                        wanted.lock().clear();
+                        return;
+                    }
+                    Some(_) if is_own => {}
+                    _ => {
+                        let queues = wanted.lock().clone();
+                        let rung = queues.into_iter().filter(|queue| {
+                            bell.as_ref().is_none_or(|bell| store.bells(queue).contains(bell))
+                        });
+                        let ready = rung.collect();
+                        store.fleet().common.wakes.tell(News { ready, ..News::default() });
+                    }
+                }
+                connection = Some(blocking);
+            }
+            Ok(Err(_)) | Err(_) => {
+                // Broken, or no answer in time: this connection is never used again.
+                ring(&layout, &wanted);
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+/// Tells all that wait here to look.
+fn ring<T: Waiting>(layout: &Weak<T>, wanted: &Mutex<BTreeSet<QueueName>>) {
+    if let Some(store) = layout.upgrade() {
+        let ready = wanted.lock().iter().cloned().collect();
+        store.fleet().common.wakes.tell(News { ready, ..News::default() });
+    }
+}
+
+fn block_on<T: Waiting>(
+    layout: &T,
+    wanted: &BTreeSet<QueueName>,
+    poke: &str,
+    block: Duration,
+) -> Cmd {
+    let mut command = redis::cmd("BLPOP");
+    for queue in wanted {
+        command.arg(layout.bells(queue));
+    }
+    command.arg(poke).arg(format!("{:.3}", block.as_secs_f64()));
+    command
+}
+
+fn first_text(value: Value) -> Option<String> {
+    match value {
+        Value::Array(values) => match values.into_iter().next()? {
+            Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
