@@ -9,6 +9,7 @@ mod fleet;
 mod news;
 mod options;
 mod reply;
+mod rounds;
 mod script;
 mod server;
 pub mod streams;

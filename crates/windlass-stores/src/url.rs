@@ -32,6 +32,8 @@ impl Default for Opening {
 ///   it is told otherwise, made when it is not there
 /// - `redis://HOST:PORT/DATABASE` keys in a Redis, `?prefix=wl` unless it is told otherwise; `rediss://`
 ///   with TLS, `redis+cluster://HOST:PORT,HOST:PORT` (or `rediss+cluster://`) for a Cluster
+/// - `redis+asynq://HOST:PORT/DATABASE` the keys of Go's asynq in a Redis, shared with programs in Go;
+///   `rediss+asynq://` with TLS, `redis+asynq+cluster://…` for a Cluster
 /// - `memory:` no database at all, gone with the process
 ///
 /// `?durability=durable` (the default) or `?durability=fast` may follow the path of a file or the name
@@ -66,6 +68,12 @@ pub async fn open_as(url: &str, opening: Opening) -> Result<Arc<dyn Store>> {
             let options = if opening.creates { options } else { options.existing() };
             Ok(Arc::new(crate::redis::streams::StreamsStore::open(options).await?))
         }
+        #[cfg(feature = "redis")]
+        Place::Asynq(options) => {
+            let options = options.limits(opening.limits);
+            let options = if opening.creates { options } else { options.existing() };
+            Ok(Arc::new(crate::redis::asynq::AsynqStore::open(options).await?))
+        }
     }
 }
 
@@ -79,7 +87,7 @@ pub async fn schema_status(url: &str) -> Result<SchemaStatus> {
         Place::Postgres(options) => crate::postgres::schema_status(*options).await,
         // Keys have no schema to migrate.
         #[cfg(feature = "redis")]
-        Place::Redis(_) => Ok(SchemaStatus { applied: 0, migrations: &[] }),
+        Place::Redis(_) | Place::Asynq(_) => Ok(SchemaStatus { applied: 0, migrations: &[] }),
     }
 }
 
@@ -92,7 +100,7 @@ pub async fn schema_script(url: &str) -> Result<String> {
         #[cfg(feature = "postgres")]
         Place::Postgres(options) => crate::postgres::schema_script(*options).await,
         #[cfg(feature = "redis")]
-        Place::Redis(_) => Ok(String::new()),
+        Place::Redis(_) | Place::Asynq(_) => Ok(String::new()),
     }
 }
 
@@ -105,6 +113,8 @@ enum Place {
     Postgres(Box<crate::postgres::PostgresOptions>),
     #[cfg(feature = "redis")]
     Redis(Box<crate::redis::RedisOptions>),
+    #[cfg(feature = "redis")]
+    Asynq(Box<crate::redis::RedisOptions>),
 }
 
 impl Place {
@@ -128,6 +138,11 @@ impl Place {
             "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => {
                 let options = crate::redis::RedisOptions::of_url(url)?;
                 Ok(Self::Redis(Box::new(options)))
+            }
+            #[cfg(feature = "redis")]
+            "redis+asynq" | "rediss+asynq" | "redis+asynq+cluster" | "rediss+asynq+cluster" => {
+                let options = crate::redis::RedisOptions::of_url(url)?;
+                Ok(Self::Asynq(Box::new(options)))
             }
             // The rest of the URL may hold a password: it is never repeated.
             other => Err(Error::invalid(format!("no store for URLs that begin with {other:?}"))),

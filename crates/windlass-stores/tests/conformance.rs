@@ -43,3 +43,17 @@ mod redis_cluster {
 
     windlass_testkit::conformance!(ClusterSubject);
 }
+
+#[cfg(feature = "redis")]
+mod asynq {
+    use crate::subjects::AsynqSubject;
+
+    windlass_testkit::conformance!(AsynqSubject);
+}
+
+#[cfg(feature = "redis")]
+mod asynq_cluster {
+    use crate::subjects::AsynqClusterSubject;
+
+    windlass_testkit::conformance!(AsynqClusterSubject);
+}

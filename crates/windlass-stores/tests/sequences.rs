@@ -44,3 +44,17 @@ mod redis_cluster {
 
     windlass_testkit::sequences!(ClusterSubject);
 }
+
+#[cfg(feature = "redis")]
+mod asynq {
+    use crate::subjects::AsynqSubject;
+
+    windlass_testkit::sequences!(AsynqSubject);
+}
+
+#[cfg(feature = "redis")]
+mod asynq_cluster {
+    use crate::subjects::AsynqClusterSubject;
+
+    windlass_testkit::sequences!(AsynqClusterSubject);
+}

@@ -124,11 +124,6 @@ impl Fleet {
         &self.names.stem
     }
 
-    /// The names of all queues.
-    pub(super) fn queues_key(&self) -> &str {
-        &self.names.queues
-    }
-
     /// The channel that tells of orders to workers.
     pub(super) fn orders_channel(&self) -> String {
         keys::orders(self.stem())

@@ -42,6 +42,14 @@ impl Reply {
         }
     }
 
+    /// Bytes, or nothing where there are none.
+    pub(super) fn bytes_if_any(self) -> Result<Option<Vec<u8>>> {
+        match self.value {
+            Value::Nil => Ok(None),
+            _ => self.bytes().map(Some),
+        }
+    }
+
     pub(super) fn text(self) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }

@@ -11,13 +11,17 @@ const PREFIX_BYTES_MAX: usize = 64;
 
 impl RedisOptions {
     /// Reads `redis://USER:PASSWORD@HOST:PORT/DATABASE?…`, `rediss://…` for TLS, or
-    /// `redis+cluster://HOST:PORT,HOST:PORT?…`. The parameters are `prefix`, `durability` (`durable` or
+    /// `redis+cluster://HOST:PORT,HOST:PORT?…`. With `+asynq` behind `redis` or `rediss` the same names data
+    /// that are shared with Go's asynq. The parameters are `prefix`, `durability` (`durable` or
     /// `fast`), `eviction` (`refuse` or `allow`) and `sslrootcert`, a file of authorities to trust.
     pub fn of_url(url: &str) -> Result<Self> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut options = match place.split_once("://") {
-            Some(("redis" | "rediss", _)) => Self::at(server(place)?),
-            Some((scheme @ ("redis+cluster" | "rediss+cluster"), rest)) => {
+        let (scheme, rest) = place.split_once("://").unwrap_or_default();
+        // Which layout is meant is for the caller to see.
+        let scheme = scheme.replacen("+asynq", "", 1);
+        let mut options = match scheme.as_str() {
+            "redis" | "rediss" => Self::at(server(&format!("{scheme}://{rest}"))?),
+            "redis+cluster" | "rediss+cluster" => {
                 let plain = scheme.trim_end_matches("+cluster");
                 let (login, hosts) = rest.rsplit_once('@').map_or(("", rest), |(l, h)| (l, h));
                 let at = if login.is_empty() { "" } else { "@" };

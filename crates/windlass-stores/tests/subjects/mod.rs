@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
+#[cfg(feature = "redis")]
+mod asynq;
 #[cfg(feature = "postgres")]
 mod pgbouncer;
 #[cfg(feature = "postgres")]
@@ -11,6 +13,8 @@ mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+#[cfg(feature = "redis")]
+pub(crate) use asynq::{AsynqClusterSubject, AsynqSubject};
 #[cfg(feature = "postgres")]
 pub(crate) use pgbouncer::PgBouncerSubject;
 #[cfg(feature = "postgres")]

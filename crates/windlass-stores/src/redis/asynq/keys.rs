@@ -20,6 +20,7 @@
 //! | `x` | sorted set: ids of cancelled tasks by the time they are kept until |
 //! | `i` | hash: digest of an idempotency key → id |
 //! | `u`, `ut` | hash: unique lock → until when, and id; sorted set: locks by their time |
+//! | `groups` | set: names of groups that were seen |
 //! | `lost` | sorted set: workers that get nothing any more |
 //! | `term` | string: the highest term of a leader |
 //! | `mend` | hash: where sweeps go on |
@@ -96,6 +97,13 @@ pub fn all_ends(prefix: &str) -> String {
     format!("wl:{prefix}:{{*}}:ends")
 }
 
+/// The queue and the name of a group, from the key of its set.
+pub fn read_group<'a>(prefix: &str, key: &'a str) -> Option<(QueueName, &'a str)> {
+    let rest = key.strip_prefix(prefix)?.strip_prefix(":{")?;
+    let (queue, group) = rest.split_once("}:g:")?;
+    Some((QueueName::stored(queue), group))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +116,8 @@ mod tests {
         assert_eq!(bell(&stem), "wl:asynq:{mail}:bell");
         assert_eq!(server(PREFIX, "h:1:x"), "asynq:servers:{h:1:x}");
         assert_eq!(workers_of(PREFIX, "h:1:x"), "asynq:workers:{h:1:x}");
+        let group = read_group(PREFIX, "asynq:{mail}:g:digest:7");
+        assert_eq!(group, Some((QueueName::stored("mail"), "digest:7")));
     }
 
     #[test]

@@ -5,9 +5,10 @@ use windlass_core::state::expire;
 use windlass_core::store::{Duty, DutyReport};
 use windlass_core::{QueueName, Result, WorkerId};
 
-use super::beat::{Rounds, Search};
+use super::beat::Search;
 use super::moves::RunEnd;
 use super::{AT_ONCE, Shared};
+use crate::redis::rounds::Rounds;
 
 impl Shared {
     pub(super) async fn expire(&self, duty: Duty) -> Result<DutyReport> {

@@ -1,0 +1,94 @@
+-- claiming: leases pending tasks to a worker; shared by claim and apply.
+local SUSPECT_CRASHES, LOOKED_AT_MAX, LEASE_MIN_S = 2, 1000, 30
+
+-- Takes up to `most` tasks of a queue; appends id, message, own record, crashes, cancel and pending since of
+-- each to `found`. Suspects beyond `suspects` go to the end of the line.
+local function take_from(queue, worker, most, suspects, lease, found)
+  local own, got, looked, put_off, bytes = 'wl:' .. queue, {}, 0, {}, 0
+  local given = math.max(tonumber(call('GET', own .. 'n') or '0') + 1, micros)
+  while #got < most and looked < LOOKED_AT_MAX and bytes < ANSWER_BYTES_MAX do
+    local ids = call('RPOP', queue .. 'pending', most - #got)
+    if not ids then break end
+    looked = looked + #ids
+    for i = 1, #ids do
+      local id = ids[i]
+      local key = queue .. 't:' .. id
+      local message, record, crashes, cancel, since, state =
+        unpack(call('HMGET', key, 'msg', 'wl', 'wl_k', 'wl_x', 'pending_since', 'state'))
+      local is_suspect = crashes and tonumber(crashes) >= SUSPECT_CRASHES
+      if bytes >= ANSWER_BYTES_MAX then
+        -- The rest for the next call, in its order.
+        for rest = #ids, i, -1 do call('RPUSH', queue .. 'pending', ids[rest]) end
+        break
+      elseif not message then
+        -- An id without a task: drop what a Go worker may have left of it.
+        call('DEL', key)
+        call('HINCRBY', own .. 'mend', 'ghosts', 1)
+      elseif state == 'active' and call('ZSCORE', queue .. 'lease', id) then
+        -- It runs already: the same id stood in the line twice.
+        call('HINCRBY', own .. 'mend', 'twins', 1)
+      elseif is_suspect and suspects == 0 then
+        put_off[#put_off + 1] = id
+      else
+        if is_suspect then suspects = suspects - 1 end
+        bytes = bytes + #message
+        got[#got + 1] = id
+        local n = #found
+        found[n + 1], found[n + 2], found[n + 3] = id, message, record or ''
+        found[n + 4], found[n + 5], found[n + 6] = crashes or 0, cancel or 0, since or '-'
+        call('HSET', key, 'state', 'active', 'wl_f', number(given), 'wl_l', lease,
+          'wl_w', number(now) .. ' ' .. (since or '-') .. ' ' .. worker)
+        call('HDEL', key, 'pending_since', 'wl_p')
+      end
+    end
+  end
+  if #put_off > 0 then call('LPUSH', queue .. 'pending', unpack(put_off)) end
+  if #got > 0 then
+    local leases = {}
+    for i = 1, #got do leases[2 * i - 1], leases[2 * i] = lease, got[i] end
+    call('SET', own .. 'n', number(given))
+    call('LPUSH', queue .. 'active', unpack(got))
+    call('ZADD', queue .. 'lease', unpack(leases))
+    call('SADD', own .. 'w:' .. worker, unpack(got))
+    found[2] = number(given)
+    -- There is more than this worker wanted: let another hear of it.
+    if #got == most and call('LLEN', queue .. 'pending') > 0 then ring(queue) end
+  end
+  return #got, suspects
+end
+
+-- ARGV from `at`: worker, until when its lease is known to last or `fleet` when the last of KEYS is the
+-- stem of the fleet, limit, suspects at most, count of quotas, and for each the number of its queue in KEYS
+-- and at most.
+-- returns {status, found...}: 1 served, 2 the lease is over, 3 the worker is gone; `found` has for each
+-- quota that gave something {its number, number of the claim, id, message, own record, crashes, cancel,
+-- pending since, ...}
+local function claim(at)
+  local worker, lease_until = ARGV[at], tonumber(ARGV[at + 1])
+  if not lease_until then
+    local known = call('ZSCORE', KEYS[#KEYS] .. 'leases', worker)
+    if not known then return { 3 } end
+    lease_until = tonumber(known)
+  end
+  if lease_until <= now then return { 2 } end
+  local left, suspects, reply = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), { 1 }
+  -- Go takes what has not been renewed for 30 s after its end: never less than its own leases.
+  local lease = math.max(second + LEASE_MIN_S, second_of(lease_until))
+  local first, total = at + 5, tonumber(ARGV[at + 4])
+  for i = 1, total do
+    local queue = KEYS[tonumber(ARGV[first + (i - 1) * 2])]
+    if call('ZSCORE', 'wl:' .. queue .. 'lost', worker) then return { 3 } end
+  end
+  for i = 1, total do
+    local from = first + (i - 1) * 2
+    local queue, share, found = KEYS[tonumber(ARGV[from])], tonumber(ARGV[from + 1]), { i, '0' }
+    if share > left then share = left end
+    if share > 0 and call('EXISTS', queue .. 'paused') == 0 then
+      local got
+      got, suspects = take_from(queue, worker, share, suspects, lease, found)
+      left = left - got
+      if got > 0 then reply[#reply + 1] = found end
+    end
+  end
+  return reply
+end

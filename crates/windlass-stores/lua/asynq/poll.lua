@@ -1,0 +1,9 @@
+-- poll: which queues have work, for those that nobody rings for: producers in Go do not.
+-- returns the numbers of these queues in KEYS
+local reply = {}
+for k = 1, #KEYS do
+  if call('LLEN', KEYS[k] .. 'pending') > 0 and call('EXISTS', KEYS[k] .. 'paused') == 0 then
+    reply[#reply + 1] = k
+  end
+end
+return reply

@@ -1,0 +1,172 @@
+-- prelude: what the scripts on asynq's keys share; put in front of each of them when it is loaded.
+--
+-- Every KEYS entry is the stem `asynq:{<queue>}:` of one queue; windlass's own keys of the queue begin with
+-- `wl:` before it and lie in the same slot. `keys.rs` has the table of both.
+-- Scores are Unix seconds, as asynq has them; the exact times in ms are in fields that begin with `wl`.
+local second = math.floor(now / 1000)
+local now_ns = ARGV[1] == '' and string.format('%.0f', micros) .. '000' or string.format('%.0f', now) .. '000000'
+local ANSWER_BYTES_MAX = 8388608
+local FOREIGN_GRACE_S = 30
+
+-- What is read of a task; `row.rs` reads them in this order.
+local FIELDS = {
+  'state', 'msg', 'pending_since', 'unique_key', 'group', 'wl', 'wl_f', 'wl_l', 'wl_w', 'wl_k', 'wl_x', 'wl_s',
+  'wl_p', 'wl_d', 'wl_i',
+}
+
+local function number(text)
+  return string.format('%.0f', text)
+end
+
+-- The first whole second that is not before a time in ms: nothing is ever early.
+local function second_of(ms)
+  return math.ceil(ms / 1000)
+end
+
+-- A number as a field of a protobuf message, to be added behind it.
+local function varint(tag, value)
+  local bytes = { string.char(tag * 8) }
+  while value >= 128 do
+    bytes[#bytes + 1] = string.char(value % 128 + 128)
+    value = math.floor(value / 128)
+  end
+  bytes[#bytes + 1] = string.char(value)
+  return table.concat(bytes)
+end
+
+-- Rings for those that wait for a queue; once is enough until someone has heard it.
+local function ring(queue)
+  local bell = 'wl:' .. queue .. 'bell'
+  if call('LLEN', bell) == 0 then call('LPUSH', bell, '1') end
+end
+
+-- Today's date in UTC.
+local function today()
+  local days = math.floor(second / 86400) + 719468
+  local era = math.floor(days / 146097)
+  local doe = days - era * 146097
+  local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524) - math.floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + math.floor(yoe / 4) - math.floor(yoe / 100))
+  local mp = math.floor((5 * doy + 2) / 153)
+  local day = doy - math.floor((153 * mp + 2) / 5) + 1
+  local month = mp < 10 and mp + 3 or mp - 9
+  local year = yoe + era * 400 + (month <= 2 and 1 or 0)
+  return string.format('%04d-%02d-%02d', year, month, day)
+end
+
+-- Counts runs that have ended, of today and of all days.
+local STATS_KEPT_S = 7776000
+local function count(queue, name, times)
+  if times == 0 then return end
+  local daily = queue .. name .. ':' .. today()
+  if call('INCRBY', daily, times) == times then call('EXPIRE', daily, STATS_KEPT_S) end
+  local total = redis.pcall('INCRBY', queue .. name, times)
+  -- asynq begins anew where no larger number can be written.
+  if type(total) == 'table' then call('SET', queue .. name, '1') end
+end
+
+-- Takes ids out of the list of active tasks. The newest stand at its head, the oldest at its tail; both are
+-- near. What is neither costs a walk, so many of them share one.
+local NEAR, FEW = 100, 8
+local function leave_active(queue, ids)
+  local active = queue .. 'active'
+  local is_short, far = call('LLEN', active) <= 2 * NEAR, {}
+  for i = 1, #ids do
+    local id = ids[i]
+    if is_short or call('LPOS', active, id, 'RANK', -1, 'MAXLEN', NEAR) then
+      call('LREM', active, -1, id)
+    elseif call('LPOS', active, id, 'MAXLEN', NEAR) then
+      call('LREM', active, 1, id)
+    else
+      far[#far + 1] = id
+    end
+  end
+  if #far < FEW then
+    for i = 1, #far do call('LREM', active, -1, far[i]) end
+    return
+  end
+  local gone, kept, all = {}, {}, call('LRANGE', active, 0, -1)
+  for i = 1, #far do gone[far[i]] = true end
+  for i = 1, #all do
+    if gone[all[i]] then gone[all[i]] = nil else kept[#kept + 1] = all[i] end
+  end
+  call('DEL', active)
+  for from = 1, #kept, 4000 do
+    call('RPUSH', active, unpack(kept, from, math.min(from + 3999, #kept)))
+  end
+end
+
+-- Who holds a task by windlass's own account: `<claimed at> <pending since> <worker>`.
+local function worker_of(held)
+  return held and string.match(held, '^%S+ %S+ (.*)$')
+end
+
+-- True when a lease is the one that windlass wrote with a task's claim or its last beat: whoever else takes
+-- the task writes another.
+local function is_own_lease(score, written)
+  return score and written and tonumber(score) == tonumber(written)
+end
+
+-- A unique lock by windlass's own account: until when it is held (0: until the task is finished), and by
+-- whom. Nothing for the locks of others, which only Redis frees.
+local function lock_of(queue, lock)
+  local held = call('HGET', 'wl:' .. queue .. 'u', lock)
+  if held then
+    local until_ms, id = string.match(held, '^(%d+) (.*)$')
+    return tonumber(until_ms), id
+  end
+end
+
+-- Frees a unique lock if this task holds it.
+local function free_lock(queue, lock, id)
+  if call('GET', lock) == id then call('DEL', lock) end
+  local until_ms, holder = lock_of(queue, lock)
+  if holder == id then
+    call('HDEL', 'wl:' .. queue .. 'u', lock)
+    if until_ms > 0 then call('ZREM', 'wl:' .. queue .. 'ut', lock) end
+  end
+end
+
+-- Frees an idempotency key if this task holds it.
+local function free_once(queue, digest, id)
+  if digest and call('HGET', 'wl:' .. queue .. 'i', digest) == id then
+    call('HDEL', 'wl:' .. queue .. 'i', digest)
+  end
+end
+
+-- Until when the record of a completed task is kept, in ms: `done` is `<claim> <finished> <took> <retention>`.
+local function kept_until(done, score)
+  local finished, retention = string.match(done or '', '^%d+ (%d+) %S+ (%d+)$')
+  if finished then return tonumber(finished) + tonumber(retention) end
+  return tonumber(score) * 1000
+end
+
+-- Tells those that wait of tasks that have ended.
+local function tell_ends(queue, ids)
+  if #ids > 0 and call('EXISTS', 'wl:' .. queue .. 'watch') == 1 then
+    for i = 1, #ids do call('PUBLISH', 'wl:' .. queue .. 'ends', ids[i]) end
+  end
+end
+
+-- Where the score of a task in some state is; nothing for pending ones.
+local function place_of(queue, state, group)
+  if state == 'active' then return queue .. 'lease' end
+  if state == 'aggregating' then return queue .. 'g:' .. (group or '') end
+  if state ~= 'pending' then return queue .. state end
+end
+
+-- A task as it stands: its id, its score, its result if wanted, and its fields. Nothing when there is none.
+local function look(queue, id, has_result)
+  local key = queue .. 't:' .. id
+  local fields = call('HMGET', key, unpack(FIELDS))
+  if not fields[1] or not fields[2] then return nil end
+  local place = place_of(queue, fields[1], fields[5])
+  local score = place and call('ZSCORE', place, id)
+  local result = has_result and call('HGET', key, 'result')
+  return { id, score or '', result, unpack(fields) }
+end
+
+-- How many bytes a task adds to an answer, roughly.
+local function bytes_of(row)
+  return #row[5] + (row[3] and #row[3] or 0) + 200
+end

@@ -1,0 +1,259 @@
+//! Beats, orders and leaving, on asynq's keys.
+
+use std::collections::{BTreeMap, HashSet};
+
+use futures_util::future::try_join_all;
+use windlass_core::limits::clip;
+use windlass_core::state::release;
+use windlass_core::store::{
+    Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, Term, WakeMark,
+};
+use windlass_core::task::Progress;
+use windlass_core::{Epoch, Error, Lease, QueueName, Result, TaskId, Timestamp, WorkerId};
+
+use super::moves::RunEnd;
+use super::row::Row;
+use super::{AT_ONCE, Shared, scripts};
+use crate::redis::fleet::{Registered, stale_term};
+use crate::redis::reply::next;
+use crate::redis::rounds::Rounds;
+use crate::wakes::News;
+
+/// How a worker's tasks are looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Search {
+    /// It gets nothing any more.
+    pub(super) is_lost: bool,
+    pub(super) term: Option<Term>,
+}
+
+/// What a queue is told by a beat, and where a long one goes on.
+struct Asked<'a> {
+    queue: &'a QueueName,
+    cursor: String,
+    reports: Vec<(&'a ProgressReport, String)>,
+}
+
+impl Shared {
+    pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
+        let Registered { now, order, is_known, queues } = self.fleet.register(beat).await?;
+        if !is_known {
+            self.register_again().await?;
+        }
+        self.names.add(queues.iter().cloned());
+        let cancels = self.renew(beat, &queues, now).await?;
+        let (mut lost, mut given_back) = (Vec::new(), Vec::new());
+        if let Some(known) = &beat.held {
+            (lost, given_back) = self.compare_held(&beat.worker, known, &queues).await?;
+        }
+        self.show(beat, now).await;
+        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now, mark })
+    }
+
+    /// Renews all that a worker holds, hands its progress over, and hears which of its runs are to stop: in
+    /// one call, unless it holds much or the queues lie on different servers.
+    async fn renew(&self, beat: &Beat, queues: &[QueueName], now: Timestamp) -> Result<Vec<Lease>> {
+        let until = now.after(beat.lease).as_millis();
+        let until = until.div_euclid(1_000) + i64::from(until.rem_euclid(1_000) > 0);
+        let mut asked: Vec<_> = queues
+            .iter()
+            .map(|queue| Asked {
+                queue,
+                cursor: String::new(),
+                // The queue of a run is not told: all are asked, and the claim's number tells them apart.
+                reports: beat
+                    .progress
+                    .iter()
+                    .map(|report| (report, self.progress_json(report, now)))
+                    .collect(),
+            })
+            .collect();
+        let mut cancels = BTreeMap::new();
+        while !asked.is_empty() {
+            let chunks = self.fleet.by_slot(&asked).flat_map(|group| group.chunks(AT_ONCE));
+            let answers =
+                try_join_all(chunks.map(|chunk| self.renew_some(beat, until, chunk))).await?;
+            let mut more = Vec::new();
+            for (asked, (cursor, stopped)) in asked.iter().zip(answers.into_iter().flatten()) {
+                cancels.extend(stopped);
+                if !cursor.is_empty() {
+                    more.push(Asked { queue: asked.queue, cursor, reports: Vec::new() });
+                }
+            }
+            asked = more;
+        }
+        let lease = |(task, number): (TaskId, u64)| Lease { task, epoch: Epoch(number.into()) };
+        Ok(cancels.into_iter().map(lease).collect())
+    }
+
+    async fn renew_some(
+        &self,
+        beat: &Beat,
+        until: i64,
+        chunk: &[Asked<'_>],
+    ) -> Result<Vec<(String, Vec<(TaskId, u64)>)>> {
+        let stems: Vec<_> = chunk.iter().map(|asked| self.stem(asked.queue)).collect();
+        let mut call = scripts::BEAT
+            .on(&stems)
+            .arg(self.options().told_time())
+            .arg(beat.worker.as_str())
+            .arg(until);
+        for asked in chunk {
+            call.add(&asked.cursor);
+            call.add(asked.reports.len());
+            for (report, json) in &asked.reports {
+                call.add(report.lease.task.as_str());
+                call.add(report.lease.epoch.to_string());
+                call.add(json);
+            }
+        }
+        let read = |told: crate::redis::reply::Reply| {
+            let mut parts = told.list()?;
+            let cursor = next(&mut parts, "beat")?.text()?;
+            let mut stopped = Vec::new();
+            while let (Some(id), Some(number)) = (parts.next(), parts.next()) {
+                stopped.push((TaskId::new(id.text()?), number.number()?.unsigned_abs()));
+            }
+            Ok((cursor, stopped))
+        };
+        self.ask(call).await?.list()?.map(read).collect()
+    }
+
+    fn progress_json(&self, report: &ProgressReport, now: Timestamp) -> String {
+        let progress = Progress {
+            fraction: Progress::part(report.fraction),
+            note: clip(&report.note, self.options().limits.error_bytes_max).into(),
+            at: now,
+        };
+        serde_json::to_string(&progress).expect("progress is plain JSON")
+    }
+
+    /// Compares what a worker knows with what it holds: which of its leases are lost, and what is given
+    /// back since it does not know of it.
+    async fn compare_held(
+        &self,
+        worker: &WorkerId,
+        known: &HeldLeases,
+        queues: &[QueueName],
+    ) -> Result<(Vec<Lease>, Vec<TaskId>)> {
+        let named: HashSet<_> = known.leases.iter().collect();
+        let (mut valid, mut given_back) = (HashSet::new(), Vec::new());
+        let search = Search { is_lost: false, term: None };
+        for queue in queues {
+            let mut cursor = String::new();
+            loop {
+                let (now, next_cursor, rows) =
+                    self.held_page(queue, worker, &cursor, AT_ONCE, search).await?;
+                let is_unknown = |row: &Row| {
+                    let is_named = row.lease().is_some_and(|lease| named.contains(&lease));
+                    let age = row.claim.as_ref().map(|claim| now.since(claim.claimed_at));
+                    !is_named && age.is_some_and(|age| age > known.older_than)
+                };
+                let (unknown, kept): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_unknown);
+                valid.extend(kept.iter().filter_map(Row::lease));
+                given_back.extend(self.give_back(now, unknown, worker).await?);
+                cursor = next_cursor;
+                if cursor.is_empty() {
+                    break;
+                }
+            }
+        }
+        let lost = known.leases.iter().filter(|lease| !valid.contains(*lease)).cloned().collect();
+        Ok((lost, given_back))
+    }
+
+    /// Gives tasks back that a worker still holds by these claims.
+    async fn give_back(
+        &self,
+        now: Timestamp,
+        rows: Vec<Row>,
+        worker: &WorkerId,
+    ) -> Result<Vec<TaskId>> {
+        let leases: HashSet<_> = rows.iter().filter_map(Row::lease).collect();
+        let placed = self
+            .decide_at(now, rows, None, |row, now, error_bytes_max| {
+                let is_its = row.claim.as_ref().is_some_and(|claim| claim.worker == *worker);
+                let is_known = row.lease().is_some_and(|lease| leases.contains(&lease));
+                if !is_its || !is_known || !row.is_own_run() {
+                    return None;
+                }
+                let step = release(row.held());
+                let end = RunEnd { state: step.state, step, applied: None };
+                Some(row.end_run(now, end, error_bytes_max))
+            })
+            .await?;
+        let is_done = |placed: &super::place::Placed| placed.state.is_some();
+        Ok(placed.into_iter().filter(is_done).map(|placed| placed.id).collect())
+    }
+
+    /// A page of what a worker holds in a queue.
+    pub(super) async fn held_page(
+        &self,
+        queue: &QueueName,
+        worker: &WorkerId,
+        cursor: &str,
+        limit: usize,
+        search: Search,
+    ) -> Result<(Timestamp, String, Vec<Row>)> {
+        let call = scripts::HELD
+            .on(&[self.stem(queue)])
+            .arg(self.options().told_time())
+            .arg(worker.as_str())
+            .arg(cursor)
+            .arg(limit)
+            .arg(if search.is_lost { "lost" } else { "" })
+            .arg(search.term.map(|term| term.to_string()).unwrap_or_default());
+        let reply = self.ask(call).await?;
+        if reply.is_zero() {
+            return Err(stale_term(search.term));
+        }
+        let mut parts = reply.list()?;
+        let now = next(&mut parts, "held")?.time()?;
+        let cursor = next(&mut parts, "held")?.text()?;
+        let mut rows = Vec::new();
+        for found in parts {
+            rows.extend(Row::read(queue, found.list()?, now)?);
+        }
+        Ok((now, cursor, rows))
+    }
+
+    pub(super) async fn leave(&self, worker: &WorkerId) -> Result<u64> {
+        let queues = self.fleet.end_worker(worker).await?;
+        let mut count = 0;
+        let search = Search { is_lost: true, term: None };
+        for queue in queues {
+            let mut rounds = Rounds::default();
+            loop {
+                let (now, next_cursor, rows) =
+                    self.held_page(&queue, worker, &rounds.cursor, AT_ONCE, search).await?;
+                if rounds.is_clean_after(next_cursor, !rows.is_empty()) {
+                    break;
+                }
+                count += self.give_back(now, rows, worker).await?.len() as u64;
+            }
+        }
+        self.fleet.forget_unclean(worker).await?;
+        self.hide(worker).await;
+        Ok(count)
+    }
+
+    pub(super) async fn order(&self, order: &Order) -> Result<()> {
+        match order {
+            Order::Queue { order: RunOrder::Drain, .. } => {
+                Err(Error::invalid("a queue can run or pause, not drain"))
+            }
+            Order::Queue { queue, order } => {
+                self.register_queues([queue]).await?;
+                let call = scripts::ORDER
+                    .on(&[self.stem(queue)])
+                    .arg(self.options().told_time())
+                    .arg(u8::from(*order == RunOrder::Pause));
+                self.ask(call).await?;
+                let ready = vec![queue.clone()];
+                self.fleet.common.wakes.tell(News { ready, ..News::default() });
+                Ok(())
+            }
+            Order::Worker { worker, order } => self.fleet.order_worker(worker, *order).await,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Inspect on asynq's keys: what an operator should know.
+
+use windlass_core::Result;
+use windlass_core::store::{Depth, Finding, Inspection, Severity};
+
+use super::Shared;
+use super::tend::Sweep;
+use crate::redis::server::ServerFacts;
+
+impl Shared {
+    pub(super) async fn inspect(&self, depth: Depth) -> Result<Inspection> {
+        let now = self.fleet.now().await?;
+        let facts = &self.fleet.common.facts;
+        let mut inspection = Inspection {
+            now,
+            is_writable: true,
+            version: facts.version.clone(),
+            findings: self.fleet.promises(facts),
+        };
+        if depth == Depth::Ping {
+            return Ok(inspection);
+        }
+        let facts = ServerFacts::read(&self.fleet.link).await?;
+        inspection.version.clone_from(&facts.version);
+        inspection.findings = self.fleet.promises(&facts);
+        for queue in self.all_queues().await? {
+            if depth == Depth::Repair {
+                self.sweep_all_of(&queue, Sweep::Mend).await?;
+            }
+            let found = self.sweep_all_of(&queue, Sweep::Count).await?;
+            if found.count() > 0 {
+                inspection.findings.push(Finding {
+                    severity: Severity::Problem,
+                    subject: "orphans",
+                    text: format!("queue {queue} has what nobody will find: {}", found.in_words()),
+                    advice: "the leader puts this right; or run `windlass doctor --repair`".into(),
+                });
+            }
+        }
+        Ok(inspection)
+    }
+}

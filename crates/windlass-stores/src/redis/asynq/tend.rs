@@ -1,0 +1,143 @@
+//! Tend on asynq's keys: locks whose time is over, and the sweep that puts right what asynq leaves half done.
+//!
+//! The sweep goes round and round, a few steps at each tend.
+
+use redis::{FromRedisValue, Value};
+use windlass_core::store::{Duty, DutyReport, Term};
+use windlass_core::{QueueName, Result};
+
+use super::{Shared, keys, scripts};
+use crate::redis::error::strange;
+use crate::redis::fleet::stale_term;
+use crate::redis::reply::next;
+
+/// About how many items one step looks at, in about a millisecond of the server.
+const STEP: usize = 200;
+/// How many steps are taken at each tend.
+const STEPS: usize = 20;
+/// How many keys one tend goes through in search of groups that nobody names.
+const KEYS_SCANNED: usize = 1_000;
+/// How many steps an operator's sweep takes at most.
+const STEPS_MAX: usize = 1_000_000;
+
+/// Whether a sweep mends what it finds, or only counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sweep {
+    Mend,
+    Count,
+}
+
+/// What was found in a queue, and how often.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) what: Vec<(String, u64)>,
+    is_round_over: bool,
+}
+
+impl Found {
+    pub(super) fn count(&self) -> u64 {
+        self.what.iter().map(|(_, count)| count).sum()
+    }
+
+    fn add(&mut self, name: String, count: u64) {
+        match self.what.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += count,
+            None => self.what.push((name, count)),
+        }
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        let parts: Vec<_> =
+            self.what.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        parts.join(", ")
+    }
+}
+
+impl Shared {
+    pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
+        let begun = self.fleet.begin(duty, "tend").await?;
+        let mut report = DutyReport::default();
+        for queue in &begun.queues {
+            let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
+            let mut parts = self.sweep_queue(duty, queue, &scripts::TEND, left).await?;
+            report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
+            report.has_more |= next(&mut parts, "tend")?.number()? == 1;
+            let found = self.mend(queue, Some(duty.term), Sweep::Mend, STEPS).await?;
+            if found.count() > 0 {
+                let what = found.in_words();
+                tracing::warn!(%queue, what, "what was half done in redis was put right");
+            }
+            report.repaired += found.count();
+        }
+        report.repaired += self.name_groups().await?;
+        Ok(report)
+    }
+
+    /// Goes through a queue to the end of a round, for an operator.
+    pub(super) async fn sweep_all_of(&self, queue: &QueueName, sweep: Sweep) -> Result<Found> {
+        self.mend(queue, None, sweep, STEPS_MAX).await
+    }
+
+    /// Takes some steps of the sweep in a queue, at most to the end of its round.
+    async fn mend(
+        &self,
+        queue: &QueueName,
+        term: Option<Term>,
+        sweep: Sweep,
+        steps: usize,
+    ) -> Result<Found> {
+        let mut found = Found::default();
+        for _ in 0..steps {
+            let call = scripts::MEND
+                .on(&[self.stem(queue)])
+                .arg(self.options().told_time())
+                .arg(term.map(|term| term.to_string()).unwrap_or_default())
+                .arg(STEP)
+                .arg(u8::from(sweep == Sweep::Mend));
+            let reply = self.ask(call).await?;
+            if reply.is_zero() {
+                return Err(stale_term(term));
+            }
+            let mut parts = reply.list()?;
+            found.is_round_over = next(&mut parts, "mend")?.number()? == 1;
+            while let (Some(name), Some(count)) = (parts.next(), parts.next()) {
+                found.add(name.text()?, count.number()?.unsigned_abs());
+            }
+            if found.is_round_over {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Looks for groups that have tasks and that nobody names, a piece of all keys at a time. On a Cluster
+    /// only those are found that were named once.
+    async fn name_groups(&self) -> Result<u64> {
+        if self.options().is_cluster() {
+            return Ok(0);
+        }
+        let from = *self.group_cursor.lock();
+        let prefix = self.options().key_prefix();
+        let mut command = redis::cmd("SCAN");
+        command.arg(from).arg("MATCH").arg(format!("{prefix}:{{*}}:g:*"));
+        command.arg("COUNT").arg(KEYS_SCANNED).arg("TYPE").arg("zset");
+        let value = self.fleet.link.command("look for groups", &command).await?;
+        let (next_cursor, found) =
+            <(u64, Vec<Value>)>::from_redis_value(value).map_err(|_| strange("look for groups"))?;
+        *self.group_cursor.lock() = next_cursor;
+        let mut missing = 0;
+        for key in found {
+            let Ok(key) = String::from_redis_value(key) else { continue };
+            let Some((queue, group)) = keys::read_group(prefix, &key) else { continue };
+            let call = scripts::REGROUP
+                .on(&[self.stem(&queue)])
+                .arg(self.options().told_time())
+                .arg(group);
+            missing += self.ask(call).await?.number()?.unsigned_abs();
+        }
+        if missing > 0 {
+            tracing::warn!(missing, "groups of asynq that nobody named are named again");
+        }
+        Ok(missing)
+    }
+}

@@ -1,0 +1,136 @@
+//! Waiting on asynq's keys: producers of windlass ring, for those of Go someone has to look.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use windlass_core::{QueueName, Result, TaskId};
+
+use super::{Shared, keys, scripts};
+use crate::redis::ears::Ears;
+use crate::redis::fleet::Fleet;
+use crate::redis::news::{Herald, watch};
+use crate::redis::waiting::{Channels, Waiting};
+use crate::wakes::News;
+
+/// How often is looked for work that nobody rings for: at once after something was found, then less and less.
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+const SLOWER_EACH_TIME: f64 = 1.05;
+
+impl Shared {
+    /// Which of these queues have work, in one call, or on a Cluster in one for each.
+    async fn poll(&self, queues: &[QueueName]) -> Result<Vec<QueueName>> {
+        let mut ready = Vec::new();
+        for queues in self.fleet.by_slot(queues) {
+            let stems: Vec<_> = queues.iter().map(|queue| self.stem(queue)).collect();
+            let call = scripts::POLL.on(&stems).arg(self.options().told_time());
+            for at in self.ask(call).await?.list()? {
+                let at = usize::try_from(at.number()?).unwrap_or(0);
+                ready.extend(at.checked_sub(1).and_then(|at| queues.get(at)).cloned());
+            }
+        }
+        Ok(ready)
+    }
+
+    /// Takes a cancellation that one of asynq's tools has asked for.
+    async fn heard_of_cancel(&self, id: String) {
+        let asked = async {
+            let queues = self.all_queues().await?;
+            for queues in self.fleet.by_slot(&queues) {
+                let stems: Vec<_> = queues.iter().map(|queue| self.stem(queue)).collect();
+                let call = scripts::CANCEL.on(&stems).arg(self.options().told_time()).arg(&id);
+                let worker = self.ask(call).await?.text()?;
+                if !worker.is_empty() {
+                    let worker = windlass_core::WorkerId::new(worker);
+                    let news = News { ordered: vec![worker], ..News::default() };
+                    self.fleet.common.wakes.tell(news);
+                }
+            }
+            Ok::<_, windlass_core::Error>(())
+        };
+        if let Err(error) = asked.await {
+            tracing::warn!(
+                task = id,
+                error = error.chain(),
+                "a cancellation over asynq was missed"
+            );
+        }
+    }
+}
+
+impl Waiting for Shared {
+    /// Workers in Go tell nobody of ends.
+    const LOOK_EVERY_HEARING: Duration = Duration::from_secs(1);
+
+    fn this(&self) -> Weak<Self> {
+        self.this.clone()
+    }
+
+    fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    fn ears(&self) -> &Ears {
+        &self.ears
+    }
+
+    fn herald(&self) -> &Herald {
+        &self.herald
+    }
+
+    fn bells(&self, queue: &QueueName) -> Vec<String> {
+        vec![keys::bell(&self.stem(queue))]
+    }
+
+    fn poke_stem(&self, queue: &QueueName) -> String {
+        keys::own_stem(&self.stem(queue))
+    }
+
+    fn block(silences: u32) -> Duration {
+        let times = f64::from(silences.min(100));
+        let longest = LOOK_EVERY_MIN.mul_f64(SLOWER_EACH_TIME.powf(times)).min(LOOK_EVERY_MAX);
+        // Not all processes in step.
+        longest.mul_f64(0.75 + fastrand::f64() / 4.0)
+    }
+
+    async fn look_for_work(&self, queues: Vec<QueueName>) -> Vec<QueueName> {
+        // Where it cannot be told, whoever waits looks by itself.
+        self.poll(&queues).await.unwrap_or(queues)
+    }
+
+    fn channels(&self) -> Channels {
+        let prefix = self.options().key_prefix();
+        Channels {
+            names: vec![self.fleet.orders_channel(), keys::cancel(prefix)],
+            patterns: vec![keys::all_ends(prefix)],
+        }
+    }
+
+    fn heard(&self, channel: &str, payload: &[u8]) {
+        if channel == self.fleet.orders_channel() {
+            self.fleet.heard_of_orders(payload);
+            return;
+        }
+        let id = String::from_utf8_lossy(payload).into_owned();
+        if channel == keys::cancel(self.options().key_prefix()) {
+            if let Some(shared) = self.this.upgrade() {
+                tokio::spawn(async move { shared.heard_of_cancel(id).await });
+            }
+            return;
+        }
+        self.fleet.common.wakes.tell(News { ended: vec![TaskId::new(id)], ..News::default() });
+    }
+
+    async fn watch_ends(&self, _tasks: &[TaskId]) -> Result<()> {
+        // An id does not tell its queue.
+        for queue in self.all_queues().await? {
+            let command = watch(keys::watch(&self.stem(&queue)));
+            self.fleet.link.command("watch for ends", &command).await?;
+        }
+        Ok(())
+    }
+
+    async fn ended(&self, tasks: Vec<TaskId>) -> Result<Vec<TaskId>> {
+        self.ended_of(tasks).await
+    }
+}
