@@ -36,7 +36,7 @@ scripts! {
     PRUNE = "prune";
     QUEUES = "queues";
     RECOVER = "recover";
-    REGROUP = "regroup";
+    STRAY = "stray";
     TEND = "tend";
     WORKERS = "workers";
 }
