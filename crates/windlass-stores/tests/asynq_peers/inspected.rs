@@ -119,6 +119,7 @@ async fn a_worker_of_windlass_is_listed_with_what_it_runs() {
         host: "machine".into(),
         pid: 4_711,
         queues: vec![queue("main"), queue("low")],
+        is_strict: true,
         slots: 64,
         slots_used: 1,
         ..WorkerCard::default()
@@ -129,7 +130,9 @@ async fn a_worker_of_windlass_is_listed_with_what_it_runs() {
     let (server, workers) =
         servers.iter().find(|(server, _)| server.host == "machine").expect("it should be listed");
     assert_eq!((server.pid, server.concurrency, server.status.as_str()), (4_711, 64, "active"));
-    assert_eq!(server.queues.keys().collect::<Vec<_>>(), ["low", "main"]);
+    // Served in order: asynq's tools take the heavier for the earlier.
+    assert!(server.strict_priority);
+    assert_eq!(server.queues, [("main".to_owned(), 2), ("low".to_owned(), 1)].into());
     assert_eq!(server.active_worker_count, 1);
     let [worker] = &workers[..] else { panic!("one run should be listed: {workers:?}") };
     assert_eq!(worker.task_id, run.id.as_str());
