@@ -150,6 +150,24 @@ async fn submits_are_alike() {
 }
 
 #[tokio::test]
+async fn what_go_has_only_in_seconds_is_never_too_short() {
+    let ground = Ground::fresh().await;
+    ground.strike();
+    let scene = ground.scene().await;
+    let bit = Duration::from_millis(1_001);
+    let rounded = draft().retention(bit).after(bit).unique(unique_for(bit));
+    let task = rounded.but(|task| task.spec.timeout = Duration::from_millis(1));
+    let id = scene.submit(task).await;
+    let info = ground.peer.task_info("main", id.as_str()).await.unwrap();
+    assert_eq!((info.message.timeout, info.message.retention), (1, 2));
+    assert_eq!(info.next_process_at, ground.seconds() + 2);
+    assert!(ground.peer.ttl(&info.message.unique_key).await > 1);
+    ground.advance(bit);
+    ground.peer.forward("main").await;
+    assert_eq!(scene.state(&id).await, State::Scheduled, "Go is not early either");
+}
+
+#[tokio::test]
 async fn a_batch_of_submits_stands_in_the_same_order() {
     let twins = Twins::empty().await;
     let ids = ["a", "b", "c", "d"];

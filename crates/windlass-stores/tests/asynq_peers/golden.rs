@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use windlass_core::store::{Action, Applied, Changed, Filter, RunOrder};
+use windlass_core::store::{Action, Applied, Changed, Depth, Filter, RunOrder};
 use windlass_core::{State, TaskId, TaskRecord, Timestamp};
-use windlass_testkit::asynq::{Keys, TaskMessage, message};
+use windlass_testkit::asynq::{Keys, TaskMessage, fixture, message};
 use windlass_testkit::scene::{Scene, completed, failed};
 
 use crate::ground::Ground;
@@ -112,6 +112,20 @@ async fn lists_and_counts_agree_with_the_keys() {
     assert_eq!(default.oldest_pending_at, Some(oldest));
     let dead = Filter { states: vec![State::DeadLetter], ..Filter::default() };
     assert_eq!(scene.list(dead).await.len(), 1);
+}
+
+#[tokio::test]
+async fn upkeep_changes_nothing_that_is_in_order() {
+    let ground = Ground::with_fixture().await;
+    let scene = ground.scene().await;
+    scene.promote().await;
+    scene.expire().await;
+    scene.prune().await;
+    assert_eq!(scene.tend().await.repaired, 0);
+    let inspection = scene.store.inspect(Depth::Repair).await.unwrap();
+    let orphans = inspection.findings.iter().filter(|finding| finding.subject == "orphans").count();
+    assert_eq!(orphans, 0, "{:?}", inspection.findings);
+    assert_eq!(ground.peer.dump().await, fixture::dump());
 }
 
 #[tokio::test]

@@ -23,21 +23,32 @@ pub(crate) struct Ground {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) peer: Peer,
     address: String,
+    _server: Option<RedisServer>,
 }
 
 impl Ground {
     /// An empty database, at the time of the fixture.
     pub(crate) async fn fresh() -> Self {
-        let start =
-            || RedisServer::start_with(Keeping::Nothing, &["--databases", &DATABASES.to_string()]);
+        let start = || {
+            RedisServer::start_with(Keeping::Nothing, &["--databases", &DATABASES.to_string()])
+        };
         let port = SERVER.get_or_init(start).port();
         let database = TAKEN.fetch_add(1, Ordering::Relaxed);
         assert!(database < DATABASES, "there are more tests than databases");
+        Self::on(format!("127.0.0.1:{port}/{database}"), None).await
+    }
+
+    /// The same on a server of its own: what is published is heard in all databases of a server.
+    pub(crate) async fn alone() -> Self {
+        let server = RedisServer::start(Keeping::Nothing);
+        Self::on(format!("127.0.0.1:{}/0", server.port()), Some(server)).await
+    }
+
+    async fn on(address: String, server: Option<RedisServer>) -> Self {
         let now = Timestamp::from_millis(fixture::NOW_NANOS / 1_000_000);
         let clock = Arc::new(ManualClock::starting_at(now));
-        let address = format!("127.0.0.1:{port}/{database}");
         let peer = Peer::connect(&format!("redis://{address}"), clock.clone()).await;
-        Self { clock, peer, address }
+        Self { clock, peer, address, _server: server }
     }
 
     /// What a real asynq wrote, at the time at which it did.

@@ -151,7 +151,7 @@ async fn a_worker_of_windlass_is_listed_with_what_it_runs() {
 
 #[tokio::test]
 async fn a_cancel_by_go_reaches_the_worker_that_runs_the_task() {
-    let ground = Ground::fresh().await;
+    let ground = Ground::alone().await;
     let scene = ground.scene().await;
     let run = scene.start(draft()).await;
     let orders = scene.beat(&run.worker).await;
@@ -176,7 +176,7 @@ async fn a_cancel_by_go_reaches_the_worker_that_runs_the_task() {
 
 #[tokio::test]
 async fn a_cancel_by_windlass_reaches_go() {
-    let ground = Ground::fresh().await;
+    let ground = Ground::alone().await;
     let scene = ground.scene().await;
     ground.peer.enqueue(&GoTask::new("kind", "").id("one")).await.unwrap();
     let server = GoServer::start(ground.peer.clone(), ("go", 1, "go"), &[("default", 1)]);

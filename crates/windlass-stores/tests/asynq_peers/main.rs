@@ -12,3 +12,4 @@ mod inspected;
 mod mixed;
 mod orphans;
 mod peer;
+mod strange;

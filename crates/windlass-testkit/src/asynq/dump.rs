@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use redis::cmd;
+use redis::{Value, cmd, from_redis_value};
 
 use super::peer::Peer;
 
@@ -24,8 +24,6 @@ pub enum Content {
     Scores(BTreeMap<String, f64>),
     /// By field.
     Hash(BTreeMap<String, Vec<u8>>),
-    /// Something that asynq does not use.
-    Other(String),
 }
 
 impl fmt::Debug for Content {
@@ -42,7 +40,6 @@ impl fmt::Debug for Content {
                     .entries(fields.iter().map(|(field, value)| (field, text(value))))
                     .finish()
             }
-            Self::Other(sort) => write!(f, "something of sort {sort}"),
         }
     }
 }
@@ -51,30 +48,38 @@ impl Peer {
     /// Everything of asynq's in the database; windlass has further keys, of which Go knows nothing.
     pub async fn dump(&self) -> Dump {
         let keys: Vec<String> = self.plain(cmd("KEYS").arg("asynq:*")).await;
-        let mut dump = Dump::default();
-        for key in keys {
-            let sort: String = self.plain(cmd("TYPE").arg(&key)).await;
-            let content = match sort.as_str() {
-                "string" => Content::Text(self.plain(cmd("GET").arg(&key)).await),
-                "list" => Content::List(self.plain(cmd("LRANGE").arg(&key).arg(0).arg(-1)).await),
-                "set" => Content::Set(self.plain(cmd("SMEMBERS").arg(&key)).await),
-                "zset" => Content::Scores(
-                    self.plain(cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES")).await,
-                ),
-                "hash" => Content::Hash(self.plain(cmd("HGETALL").arg(&key)).await),
-                // It has run out meanwhile.
-                "none" => continue,
-                other => Content::Other(other.to_owned()),
-            };
-            dump.0.insert(key, content);
-        }
-        dump
+        let ask = |name: &str, key: &str| cmd(name).arg(key).clone();
+        let sorts: Vec<String> = self.many(keys.iter().map(|key| ask("TYPE", key))).await;
+        let read = keys.iter().zip(&sorts).map(|(key, sort)| match sort.as_str() {
+            "list" => ask("LRANGE", key).arg(0).arg(-1).clone(),
+            "set" => ask("SMEMBERS", key),
+            "zset" => ask("ZRANGE", key).arg(0).arg(-1).arg("WITHSCORES").clone(),
+            "hash" => ask("HGETALL", key),
+            _ => ask("GET", key),
+        });
+        let values: Vec<Value> = self.many(read).await;
+        let contents = sorts.iter().zip(values).map(|(sort, value)| content(sort, value));
+        let found = keys.into_iter().zip(contents);
+        Dump(found.filter_map(|(key, content)| Some((key, content?))).collect())
     }
 
     /// How long a key has, in seconds; -1 for ever, -2 for a key that is not there.
     pub async fn ttl(&self, key: &str) -> i64 {
         self.plain(cmd("TTL").arg(key)).await
     }
+}
+
+/// What a value is of this sort; nothing for a key that has run out meanwhile.
+fn content(sort: &str, value: Value) -> Option<Content> {
+    Some(match sort {
+        "none" => return None,
+        "string" => Content::Text(from_redis_value::<Option<_>>(value).unwrap()?),
+        "list" => Content::List(from_redis_value(value).unwrap()),
+        "set" => Content::Set(from_redis_value(value).unwrap()),
+        "zset" => Content::Scores(from_redis_value(value).unwrap()),
+        "hash" => Content::Hash(from_redis_value(value).unwrap()),
+        other => panic!("asynq has no keys of sort {other}"),
+    })
 }
 
 impl Dump {

@@ -57,7 +57,7 @@ pub async fn load(peer: &Peer) {
             Content::List(_) => cmd("RPUSH"),
             Content::Set(_) => cmd("SADD"),
             Content::Scores(_) => cmd("ZADD"),
-            Content::Hash(_) | Content::Other(_) => cmd("HSET"),
+            Content::Hash(_) => cmd("HSET"),
         };
         write.arg(&key);
         match content {
@@ -70,7 +70,6 @@ pub async fn load(peer: &Peer) {
             Content::Hash(fields) => fields.into_iter().for_each(|(field, value)| {
                 write.arg(field).arg(value);
             }),
-            Content::Other(sort) => panic!("the fixture has nothing of sort {sort}"),
         }
         peer.plain::<redis::Value>(&write).await;
     }

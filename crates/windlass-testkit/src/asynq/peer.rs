@@ -98,6 +98,18 @@ impl Peer {
         command.query_async(&mut self.connection.clone()).await.unwrap()
     }
 
+    /// Runs commands that cannot fail, in one trip.
+    pub(super) async fn many<T: FromRedisValue>(
+        &self,
+        commands: impl Iterator<Item = Cmd>,
+    ) -> Vec<T> {
+        let mut pipeline = redis::pipe();
+        for command in commands {
+            pipeline.add_command(command);
+        }
+        pipeline.query_async(&mut self.connection.clone()).await.unwrap()
+    }
+
     /// Runs a script.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
