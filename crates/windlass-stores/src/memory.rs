@@ -91,6 +91,7 @@ impl Store for MemoryStore {
                 unique_scope: UniqueScope::Kind,
                 schedule_resolution: Duration::from_millis(1),
                 list_order: ListOrder::NewestFirst,
+                forgets_at_once: false,
                 is_shared: false,
                 has_transactions: false,
                 has_events: false,

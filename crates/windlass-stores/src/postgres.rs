@@ -280,6 +280,7 @@ impl Store for PostgresStore {
                 unique_scope: UniqueScope::Kind,
                 schedule_resolution: Duration::from_millis(1),
                 list_order: ListOrder::NewestReserved,
+                forgets_at_once: false,
                 is_shared: true,
                 has_transactions: true,
                 has_events: false,

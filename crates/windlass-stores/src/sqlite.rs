@@ -207,6 +207,7 @@ impl Store for SqliteStore {
                 unique_scope: UniqueScope::Kind,
                 schedule_resolution: Duration::from_millis(1),
                 list_order: ListOrder::NewestFirst,
+                forgets_at_once: false,
                 is_shared: is_file,
                 has_transactions: is_file,
                 has_events: false,

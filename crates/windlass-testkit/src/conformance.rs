@@ -252,6 +252,7 @@ macro_rules! conformance {
                 unfinished_tasks_are_never_pruned,
                 each_task_has_its_own_retention,
                 a_record_is_kept_as_long_as_the_report_of_its_end_says,
+                a_task_that_is_kept_for_no_time_is_gone_at_its_end,
                 retention_counts_from_the_end_and_not_from_the_submit,
                 what_expire_and_leave_cancelled_is_pruned_too,
                 prune_in_small_pieces_gets_to_the_end,

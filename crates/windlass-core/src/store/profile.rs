@@ -32,6 +32,9 @@ pub struct Capabilities {
     pub schedule_resolution: Duration,
     /// In what order lists come.
     pub list_order: ListOrder,
+    /// A completed task that is kept for no time is gone at its end, without waiting for a prune, and the
+    /// memory of that end with it.
+    pub forgets_at_once: bool,
     /// Other processes can use the same store at the same time.
     pub is_shared: bool,
     /// A task can be submitted or completed in the caller's own transaction.

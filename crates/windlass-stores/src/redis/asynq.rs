@@ -145,6 +145,7 @@ impl Store for AsynqStore {
                 unique_scope: UniqueScope::QueueAndKind,
                 schedule_resolution: Duration::from_secs(1),
                 list_order: ListOrder::StateByState,
+                forgets_at_once: true,
                 is_shared: true,
                 has_transactions: false,
                 has_events: false,

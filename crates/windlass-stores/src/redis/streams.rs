@@ -132,6 +132,7 @@ impl Store for StreamsStore {
                 unique_scope: UniqueScope::QueueAndKind,
                 schedule_resolution: Duration::from_millis(1),
                 list_order: ListOrder::NewestFirst,
+                forgets_at_once: false,
                 is_shared: true,
                 has_transactions: false,
                 has_events: false,

@@ -1,6 +1,8 @@
 //! Prune and retention: finished records are kept their time, then hidden, then removed.
 
-use windlass_core::store::{Action, Changed, Duty, Filter};
+use std::time::Duration;
+
+use windlass_core::store::{Action, Applied, Changed, Duty, Filter, Refusal};
 use windlass_core::{Ending, State, Transition};
 
 use crate::draft::{RETENTION, draft, held_for};
@@ -94,6 +96,22 @@ pub async fn a_record_is_kept_as_long_as_the_report_of_its_end_says(s: Scene) {
         s.advance(MS);
         s.expect_gone(&run.id, "kept for a second, not for two days").await;
     }
+}
+
+pub async fn a_task_that_is_kept_for_no_time_is_gone_at_its_end(s: Scene) {
+    let run = s.start(draft().retention(Duration::ZERO)).await;
+    let result = Some("nobody reads it".into());
+    s.finish_as(&run, Ending::Completed { result }, State::Completed).await;
+    s.expect_gone(&run.id, "it is kept for no time").await;
+    let again = s.finish(&run, completed()).await;
+    let expected = match s.capabilities().forgets_at_once {
+        true => Applied::Refused(Refusal::Gone),
+        false => Applied::Already,
+    };
+    assert_eq!(again, expected, "a report that was repeated");
+    s.prune().await;
+    assert_eq!(s.count("main", State::Completed).await, 0, "counters follow");
+    assert_eq!(s.rows_kept().await.unwrap_or(0), 0, "nothing is left behind");
 }
 
 pub async fn retention_counts_from_the_end_and_not_from_the_submit(s: Scene) {

@@ -32,6 +32,8 @@ impl Sides {
             on_conflict,
         });
         let when = wish.when.map_or(When::Now, |delay| When::After(self.span(delay)));
+        // What is gone at once cannot be compared.
+        let least = Duration::from_millis(u64::from(self.capabilities.forgets_at_once));
         let mut draft = draft()
             .queue(name)
             .kind(KINDS[wish.kind])
@@ -39,7 +41,7 @@ impl Sides {
             .when(when)
             .max_retries(wish.max_retries)
             .max_crashes(wish.max_crashes)
-            .retention(wish.retention);
+            .retention(wish.retention.max(least));
         if self.capabilities.has_priorities {
             draft = draft.priority(wish.priority);
         }
@@ -183,10 +185,10 @@ impl Sides {
             let run = &self.runs[at];
             worker = run.worker.clone();
             let decide = |task: &Claimed| -> Transition {
-                let backoff =
-                    Backoff::Fixed { initial: self.span(Duration::from_secs(1)), jitter: 0.0 };
+                let backoff = Backoff::Fixed { initial: Duration::from_secs(1), jitter: 0.0 };
                 let mut dice = Dice::seeded(at as u64);
-                let decided = finish(task, self.expressible(&ending), &backoff, &mut dice);
+                let mut decided = finish(task, ending.clone(), &backoff, &mut dice);
+                decided.next.when = self.expressible(decided.next.when);
                 Transition { took, ..decided }
             };
             ours.push(decide(&run.subject));
@@ -215,14 +217,11 @@ impl Sides {
         }
     }
 
-    /// An ending whose delays the subject can express.
-    pub(super) fn expressible(&self, ending: &Ending) -> Ending {
-        match ending.clone() {
-            Ending::Snoozed { delay } => Ending::Snoozed { delay: self.span(delay) },
-            Ending::Failed { error, retry_after } => {
-                Ending::Failed { error, retry_after: retry_after.map(|delay| self.span(delay)) }
-            }
-            other => other,
+    /// A time that the subject's schedules can express.
+    pub(super) fn expressible(&self, when: When) -> When {
+        match when {
+            When::After(delay) => When::After(self.span(delay)),
+            When::Now | When::At(_) => when,
         }
     }
 

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::store::{
-    Bid, Capabilities, ChangeParams, ChangeReply, Depth, DutyReport, Filter, Order, SaveDoc,
-    Target, Term,
+    Action, Bid, Capabilities, ChangeParams, ChangeReply, Depth, DutyReport, Filter, ListOrder,
+    Order, SaveDoc, Target, Term,
 };
 use windlass_core::{
     Claimed, Epoch, ManualClock, NewTask, Result, Store, TaskId, Timestamp, WorkerId,
 };
 use windlass_stores::memory::MemoryStore;
 
+use super::compare::walk;
 use super::step::{KINDS, Narrow, QUEUES, Step, WORKERS};
 use crate::draft::{kind, queue};
 use crate::subject::Subject;
@@ -198,6 +199,7 @@ impl Sides {
                 let target = Target::Tasks(
                     chosen.map(|index| ids[index.index(ids.len())].clone()).collect(),
                 );
+                let action = self.expressible_action(action);
                 let params = ChangeParams { target, action, only_in, by: Some(OPERATOR.into()) };
                 let subject = self.store().change(params.clone()).await;
                 let oracle = self.oracle.change(params).await;
@@ -207,11 +209,14 @@ impl Sides {
             Step::ChangeMatching { filter, action, only_in, limit } => {
                 let params = ChangeParams {
                     target: Target::Matching { filter: self.filter(&filter), limit, cursor: None },
-                    action,
+                    action: self.expressible_action(action),
                     only_in,
                     by: Some(OPERATOR.into()),
                 };
+                let met = self.ids_in_order(&params.target).await?;
                 let subject = change_to_the_end(&*self.store(), params.clone()).await;
+                let as_met = met.map_or(params.target.clone(), Target::Tasks);
+                let params = ChangeParams { target: as_met, ..params };
                 let oracle = change_to_the_end(&self.oracle, params).await;
                 let sums = alike("change of all that matches", subject, oracle)?;
                 sums.map_or(Ok(()), |(subject, oracle)| {
@@ -265,9 +270,28 @@ impl Sides {
         Duration::from_millis(u64::try_from(millis).unwrap())
     }
 
+    fn expressible_action(&self, action: Action) -> Action {
+        match action {
+            Action::Reschedule(when) => Action::Reschedule(self.expressible(when)),
+            Action::Cancel | Action::Rerun | Action::Delete => action,
+        }
+    }
+
     pub(super) fn renew_worker(&mut self, slot: usize) {
         self.workers[slot] = WorkerId::new(format!("worker-{}", self.workers_made));
         self.workers_made += 1;
+    }
+
+    /// The tasks that a filter finds in the order in which the subject meets them, where that is not the
+    /// oracle's: what is run again stands in that order afterwards.
+    async fn ids_in_order(&mut self, target: &Target) -> Agreed<Option<Vec<TaskId>>> {
+        let Target::Matching { filter, .. } = target else { return Ok(None) };
+        if self.capabilities.list_order != ListOrder::StateByState {
+            return Ok(None);
+        }
+        let met = walk(&*self.store(), filter.clone()).await;
+        let met = met.map_err(|error| format!("a walk failed: {error:?}"))?;
+        Ok(Some(met.into_iter().map(|record| record.id).collect()))
     }
 
     async fn order(&mut self, order: Order) -> Agreed {

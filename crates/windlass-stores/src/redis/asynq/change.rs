@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use windlass_core::state::{self, CancelVerdict, RerunVerdict};
 use windlass_core::store::{Action, ChangeParams, ChangeReply, Changed, SaveDoc, Target};
-use windlass_core::{Error, ErrorKind, Result, TaskId, Timestamp};
+use windlass_core::{Error, ErrorKind, QueueName, Result, TaskId, Timestamp};
 
 use super::moves::Move;
 use super::row::{Place, Row};
@@ -18,9 +18,12 @@ const ROUNDS_MAX: usize = 50;
 /// The version of a document that was just written.
 const FIRST_VERSION: u64 = 1;
 
+/// The queue of a task and its name: ids are unique in their queue only.
+type Address = (QueueName, TaskId);
+
 /// Deletes that are on record, and how.
 struct Announced {
-    ids: Vec<TaskId>,
+    tasks: Vec<Address>,
     document: SaveDoc,
 }
 
@@ -50,11 +53,13 @@ impl Shared {
                 }
                 for wave in waves {
                     let named: Vec<_> = wave.iter().map(|(_, id)| id.clone()).collect();
-                    let (now, mut found) = self.look_everywhere(&named, false).await?;
-                    let rows = named.iter().filter_map(|id| found.remove(id)).collect();
+                    let (now, found) = self.look_everywhere(&named, false).await?;
+                    let rows: Vec<_> =
+                        named.iter().filter_map(|id| found.get(id).cloned()).collect();
                     let changed = self.change_rows(now, rows, params, 0).await?;
                     for (at, id) in wave {
-                        outcomes[at] = changed.get(&id).copied().unwrap_or(Changed::NotFound);
+                        let changed = found.get(&id).and_then(|row| changed.get(&row.address()));
+                        outcomes[at] = changed.copied().unwrap_or(Changed::NotFound);
                     }
                 }
                 for (id, changed) in ids.iter().zip(&outcomes) {
@@ -65,21 +70,11 @@ impl Shared {
             Target::Matching { filter, limit, cursor } => {
                 let walk = self.walk(filter, cursor.as_deref(), *limit).await?;
                 changes.reply.next_cursor = walk.next_cursor;
-                // Of one queue after the other: ids are unique in their queue only.
-                let mut by_queue: Vec<Vec<Row>> = Vec::new();
-                for row in walk.rows {
-                    match by_queue.last_mut().filter(|rows| rows[0].queue == row.queue) {
-                        Some(rows) => rows.push(row),
-                        None => by_queue.push(vec![row]),
-                    }
-                }
-                for rows in by_queue {
-                    let order: Vec<_> = rows.iter().map(Row::name).collect();
-                    let changed = self.change_rows(walk.now, rows, params, walk.number).await?;
-                    for id in order {
-                        let outcome = changed.get(&id).copied().unwrap_or(Changed::NotFound);
-                        changes.add(&id, outcome);
-                    }
+                let order: Vec<_> = walk.rows.iter().map(Row::address).collect();
+                let changed = self.change_rows(walk.now, walk.rows, params, walk.number).await?;
+                for address in order {
+                    let outcome = changed.get(&address).copied().unwrap_or(Changed::NotFound);
+                    changes.add(&address.1, outcome);
                 }
             }
         }
@@ -92,9 +87,9 @@ impl Shared {
         rows: Vec<Row>,
         params: &ChangeParams,
         walk: u64,
-    ) -> Result<HashMap<TaskId, Changed>> {
+    ) -> Result<HashMap<Address, Changed>> {
         let audit = self.announce(now, &rows, params).await?;
-        let outcomes: Mutex<HashMap<TaskId, Changed>> = Mutex::default();
+        let outcomes: Mutex<HashMap<Address, Changed>> = Mutex::default();
         let asked: Mutex<Vec<Row>> = Mutex::default();
         let placed = self
             .decide_at(now, rows, None, |row, now, _| match judge(&row, now, params, walk) {
@@ -104,7 +99,7 @@ impl Shared {
                     None
                 }
                 Verdict::Answer(changed) => {
-                    outcomes.lock().insert(row.name(), changed);
+                    outcomes.lock().insert(row.address(), changed);
                     None
                 }
             })
@@ -112,16 +107,16 @@ impl Shared {
         let mut outcomes = outcomes.into_inner();
         for placed in placed {
             if let Some(state) = placed.state {
-                outcomes.insert(placed.id, Changed::Done(state));
+                outcomes.insert((placed.queue, placed.id), Changed::Done(state));
             }
         }
         if let Some(audit) = audit {
             self.amend(audit, &outcomes, now, params).await?;
         }
         for row in asked.into_inner() {
-            let id = row.name();
+            let address = row.address();
             if let Some(changed) = self.ask_to_stop(now, row, params, walk).await? {
-                outcomes.insert(id, changed);
+                outcomes.insert(address, changed);
             }
         }
         Ok(outcomes)
@@ -139,27 +134,27 @@ impl Shared {
             return Ok(None);
         }
         let is_deletable = |row: &&Row| matches!(judge(row, now, params, 0), Verdict::Move(_));
-        let ids: Vec<_> = rows.iter().filter(is_deletable).map(Row::name).collect();
-        if ids.is_empty() {
+        let tasks: Vec<_> = rows.iter().filter(is_deletable).map(Row::address).collect();
+        if tasks.is_empty() {
             return Ok(None);
         }
-        let document = deletes(&ids).audit(params, now, fastrand::i64(0..));
+        let document = deletes(&tasks).audit(params, now, fastrand::i64(0..));
         self.fleet.save(&document).await?;
-        Ok(Some(Announced { ids, document }))
+        Ok(Some(Announced { tasks, document }))
     }
 
     /// Corrects the record of deletes when someone was faster: a task is no longer to be deleted.
     async fn amend(
         &self,
         announced: Announced,
-        outcomes: &HashMap<TaskId, Changed>,
+        outcomes: &HashMap<Address, Changed>,
         now: Timestamp,
         params: &ChangeParams,
     ) -> Result<()> {
-        let Announced { ids, document } = announced;
-        let is_deleted = |id: &&TaskId| outcomes.get(*id) == Some(&Changed::Done(None));
-        let done: Vec<_> = ids.iter().filter(is_deleted).cloned().collect();
-        if done.len() == ids.len() {
+        let Announced { tasks, document } = announced;
+        let is_deleted = |task: &&Address| outcomes.get(*task) == Some(&Changed::Done(None));
+        let done: Vec<_> = tasks.iter().filter(is_deleted).cloned().collect();
+        if done.len() == tasks.len() {
             return Ok(());
         }
         let body = deletes(&done).audit(params, now, 0).body.filter(|_| !done.is_empty());
@@ -176,12 +171,12 @@ impl Shared {
         walk: u64,
     ) -> Result<Option<Changed>> {
         for _ in 0..ROUNDS_MAX {
-            let id = row.name();
+            let address = row.address();
             match judge(&row, now, params, walk) {
                 Verdict::Answer(changed) => return Ok(Some(changed)),
                 Verdict::Move(_) => {
                     let rows = Box::pin(self.change_rows(now, vec![row], params, walk)).await?;
-                    return Ok(rows.get(&id).copied());
+                    return Ok(rows.get(&address).copied());
                 }
                 Verdict::Ask if row.is_cancel_requested => return Ok(Some(Changed::Requested)),
                 Verdict::Ask => {}
@@ -202,7 +197,7 @@ impl Shared {
             }
             let (seen_at, mut rows) = self.look(&row.queue, &[TaskId::new(&row.key)]).await?;
             let Some(mut again) = rows.pop() else { return Ok(None) };
-            again.id = id;
+            again.id = address.1;
             (now, row) = (seen_at, again);
         }
         Err(Error::new(ErrorKind::Unavailable, "cancel a task in redis: it keeps changing"))
@@ -219,9 +214,9 @@ impl Shared {
     }
 }
 
-fn deletes(ids: &[TaskId]) -> Changes {
+fn deletes(tasks: &[Address]) -> Changes {
     let mut changes = Changes::default();
-    for id in ids {
+    for (_, id) in tasks {
         changes.add(id, Changed::Done(None));
     }
     changes

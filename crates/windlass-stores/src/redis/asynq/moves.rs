@@ -9,7 +9,7 @@ use windlass_core::history::{EndOfRun, Happening, Note};
 use windlass_core::limits::clip;
 use windlass_core::state::Step;
 use windlass_core::unique::{Exit, Hold, Holding, is_freed_by};
-use windlass_core::{State, TaskId, Timestamp};
+use windlass_core::{QueueName, State, TaskId, Timestamp};
 
 use super::row::{Place, Row};
 use crate::redis::options::millis;
@@ -294,9 +294,14 @@ impl Row {
         is_freed_by(Holding::Unique(hold), exit)
     }
 
-    /// Tells tasks of one place apart that callers name alike.
+    /// The task as its caller names it.
     pub(super) fn name(&self) -> TaskId {
         self.id.clone()
+    }
+
+    /// Its queue and its name: ids are unique in their queue only.
+    pub(super) fn address(&self) -> (QueueName, TaskId) {
+        (self.queue.clone(), self.id.clone())
     }
 }
 

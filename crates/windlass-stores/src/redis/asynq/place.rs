@@ -23,6 +23,7 @@ const LOOKS_MAX: usize = 2_000;
 
 /// What became of a task that was decided on.
 pub(super) struct Placed {
+    pub(super) queue: QueueName,
     pub(super) id: TaskId,
     /// The state it took; nothing when it was removed. `None` outside: nothing was decided.
     pub(super) state: Option<Option<State>>,
@@ -151,7 +152,7 @@ impl Shared {
                 let (id, queue) = (row.name(), row.queue.clone());
                 match decide(row, now, error_bytes_max) {
                     Some(decided) => by_queue.entry(queue).or_default().push(decided),
-                    None => placed.push(Placed { id, state: None }),
+                    None => placed.push(Placed { queue, id, state: None }),
                 }
             }
             rows = Vec::new();
@@ -162,8 +163,8 @@ impl Shared {
                     for (decided, is_done) in chunk.iter().zip(done) {
                         match is_done {
                             true => {
-                                let (id, state) = (decided.row.name(), Some(decided.state));
-                                placed.push(Placed { id, state });
+                                let (queue, id) = decided.row.address();
+                                placed.push(Placed { queue, id, state: Some(decided.state) });
                             }
                             false => changed.push(decided.row.clone()),
                         }
@@ -174,7 +175,10 @@ impl Shared {
                     now = seen_at;
                     let is_gone = |row: &&Row| !again.iter().any(|other| other.id == row.id);
                     let gone = changed.iter().filter(is_gone);
-                    placed.extend(gone.map(|row| Placed { id: row.name(), state: None }));
+                    placed.extend(gone.map(|row| {
+                        let (queue, id) = row.address();
+                        Placed { queue, id, state: None }
+                    }));
                     rows.extend(again);
                 }
             }
