@@ -29,9 +29,8 @@ pub(crate) struct Ground {
 impl Ground {
     /// An empty database, at the time of the fixture.
     pub(crate) async fn fresh() -> Self {
-        let start = || {
-            RedisServer::start_with(Keeping::Nothing, &["--databases", &DATABASES.to_string()])
-        };
+        let start =
+            || RedisServer::start_with(Keeping::Nothing, &["--databases", &DATABASES.to_string()]);
         let port = SERVER.get_or_init(start).port();
         let database = TAKEN.fetch_add(1, Ordering::Relaxed);
         assert!(database < DATABASES, "there are more tests than databases");
