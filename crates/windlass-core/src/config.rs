@@ -96,9 +96,10 @@ pub struct TaskConfig {
     /// Longest run.
     #[serde(with = "duration::text")]
     pub timeout: Duration,
-    /// How long completed and cancelled tasks are kept.
-    #[serde(with = "duration::text")]
-    pub retention: Duration,
+    /// How long completed and cancelled tasks are kept; `None` leaves it to the store
+    /// ([`crate::store::Profile::retention_default`]).
+    #[serde(serialize_with = "write_retention", deserialize_with = "read_retention")]
+    pub retention: Option<Duration>,
     /// How long dead letters are kept; `None` is for ever.
     #[serde(serialize_with = "write_age", deserialize_with = "read_age")]
     pub dead_letter_retention: Option<Duration>,
@@ -159,19 +160,51 @@ fn overlay(base: &mut toml::Table, over: toml::Table) {
     }
 }
 
+/// What stands for no time of one's own.
+const FOREVER: &str = "forever";
+const AS_THE_STORE: &str = "store";
+
 fn write_age<S: serde::Serializer>(
     age: &Option<Duration>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match age {
-        None => serializer.serialize_str("forever"),
-        Some(age) => duration::text::serialize(age, serializer),
-    }
+    write_time_or(age, FOREVER, serializer)
 }
 
 fn read_age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    read_time_or(FOREVER, deserializer)
+}
+
+fn write_retention<S: serde::Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    write_time_or(time, AS_THE_STORE, serializer)
+}
+
+fn read_retention<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    read_time_or(AS_THE_STORE, deserializer)
+}
+
+fn write_time_or<S: serde::Serializer>(
+    time: &Option<Duration>,
+    word: &str,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match time {
+        None => serializer.serialize_str(word),
+        Some(time) => duration::text::serialize(time, serializer),
+    }
+}
+
+fn read_time_or<'de, D: Deserializer<'de>>(
+    word: &str,
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    if text == "forever" {
+    if text == word {
         return Ok(None);
     }
     duration::parse(&text).map(Some).map_err(serde::de::Error::custom)
@@ -189,6 +222,9 @@ mod tests {
         assert_eq!(config.upkeep.sweep * 3, config.worker.lease);
         assert_eq!(config.task.retry, Backoff::default());
         assert_eq!(config.task.dead_letter_retention, None);
+        assert_eq!(config.task.retention, None, "as the store has it");
+        let hour = Config::parse("task.retention = \"1h\"").unwrap().task.retention;
+        assert_eq!(hour, Some(Duration::from_secs(3_600)));
     }
 
     #[test]

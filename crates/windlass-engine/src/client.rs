@@ -61,8 +61,9 @@ impl Client {
         Self::with_config(store, Config::default())
     }
 
-    /// A client of this store with settings of its own.
-    pub fn with_config(store: Arc<dyn Store>, config: Config) -> Self {
+    /// A client of this store with settings of its own; what they leave to the store is as it has it.
+    pub fn with_config(store: Arc<dyn Store>, mut config: Config) -> Self {
+        config.task.retention.get_or_insert_with(|| store.profile().retention_default);
         let batcher = || {
             let store = Arc::clone(&store);
             Batcher::new(BATCH_MAX, move |tasks| submit(Arc::clone(&store), tasks))

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use windlass_core::config::Config;
 use windlass_core::retry::Backoff;
+use windlass_core::store::RETENTION_DEFAULT;
 use windlass_core::task::Extras;
 use windlass_core::unique::{Hold, OnConflict, Unique};
 use windlass_core::{
@@ -103,7 +104,7 @@ impl Options {
                 max_retries: self.max_retries.unwrap_or(defaults.max_retries),
                 max_crashes: self.max_crashes.unwrap_or(defaults.max_crashes),
                 timeout: self.timeout.unwrap_or(defaults.timeout),
-                retention: self.retention.unwrap_or(defaults.retention),
+                retention: self.retention.or(defaults.retention).unwrap_or(RETENTION_DEFAULT),
                 extras: Extras {
                     deadline: self.deadline,
                     backoff: self.backoff,

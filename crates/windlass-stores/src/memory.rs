@@ -29,7 +29,8 @@ use windlass_core::store::{
     ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
     ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams, Inserted,
     Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
-    Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+    RETENTION_DEFAULT, Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake,
+    WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
 use windlass_core::{Clock, Error, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
@@ -98,6 +99,7 @@ impl Store for MemoryStore {
                 has_series: false,
             },
             durability: Durability::Volatile,
+            retention_default: RETENTION_DEFAULT,
             limits: self.shared.model.lock().limits,
         }
     }

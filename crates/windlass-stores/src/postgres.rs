@@ -55,7 +55,8 @@ use windlass_core::store::{
     ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
     ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams, Inserted,
     Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
-    Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+    RETENTION_DEFAULT, Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake,
+    WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
 use windlass_core::{Error, NewTask, Result, Store, TaskId, TaskRecord, Timestamp, WorkerId};
@@ -292,6 +293,7 @@ impl Store for PostgresStore {
                     loss: "a crash of the server may lose the commits of its last moments".into(),
                 },
             },
+            retention_default: RETENTION_DEFAULT,
             limits: options.limits,
         }
     }

@@ -42,7 +42,8 @@ use windlass_core::store::{
     ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
     ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams, Inserted,
     Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
-    Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+    RETENTION_DEFAULT, Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake,
+    WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
 use windlass_core::{
@@ -220,6 +221,7 @@ impl Store for SqliteStore {
                     loss: "a power cut may lose the commits since the last checkpoint".into(),
                 },
             },
+            retention_default: RETENTION_DEFAULT,
             limits: options.limits,
         }
     }

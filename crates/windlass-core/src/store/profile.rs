@@ -19,7 +19,12 @@ pub struct Profile {
     pub durability: Durability,
     /// How large things may be.
     pub limits: Limits,
+    /// How long completed and cancelled tasks are kept whose submitter does not say.
+    pub retention_default: Duration,
 }
+
+/// How long completed and cancelled tasks are kept in most stores.
+pub const RETENTION_DEFAULT: Duration = Duration::from_secs(86_400);
 
 /// What a store can and cannot do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ local SUSPECT_CRASHES, LOOKED_AT_MAX, LEASE_MIN_S = 2, 1000, 30
 -- Takes up to `most` tasks of a queue; appends id, message, own record, crashes, cancel and pending since of
 -- each to `found`. Suspects beyond `suspects` go to the end of the line.
 local function take_from(queue, worker, most, suspects, lease, found)
-  local own, got, looked, put_off, bytes = 'wl:' .. queue, {}, 0, {}, 0
+  local own, got, taken, looked, put_off, bytes = 'wl:' .. queue, {}, {}, 0, {}, 0
   local given = math.max(tonumber(call('GET', own .. 'n') or '0') + 1, micros)
   while #got < most and looked < LOOKED_AT_MAX and bytes < ANSWER_BYTES_MAX do
     local ids = call('RPOP', queue .. 'pending', most - #got)
@@ -24,7 +24,7 @@ local function take_from(queue, worker, most, suspects, lease, found)
         -- An id without a task: drop what a Go worker may have left of it.
         call('DEL', key)
         call('HINCRBY', own .. 'mend', 'ghosts', 1)
-      elseif state == 'active' and call('ZSCORE', queue .. 'lease', id) then
+      elseif taken[id] or (state == 'active' and call('ZSCORE', queue .. 'lease', id)) then
         -- It runs already: the same id stood in the line twice.
         call('HINCRBY', own .. 'mend', 'twins', 1)
       elseif is_suspect and suspects == 0 then
@@ -32,7 +32,7 @@ local function take_from(queue, worker, most, suspects, lease, found)
       else
         if is_suspect then suspects = suspects - 1 end
         bytes = bytes + #message
-        got[#got + 1] = id
+        got[#got + 1], taken[id] = id, true
         local n = #found
         found[n + 1], found[n + 2], found[n + 3] = id, message, record or ''
         found[n + 4], found[n + 5], found[n + 6] = crashes or 0, cancel or 0, since or '-'

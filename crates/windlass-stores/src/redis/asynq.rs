@@ -152,6 +152,7 @@ impl Store for AsynqStore {
                 has_series: false,
             },
             durability: common.facts.durability.clone(),
+            retention_default: Duration::ZERO,
             limits: common.options.limits,
         }
     }

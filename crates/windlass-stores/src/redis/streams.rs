@@ -41,8 +41,9 @@ use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
     ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
     ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
-    Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation,
-    SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+    Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
+    RETENTION_DEFAULT, Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake,
+    WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
 use windlass_core::{
@@ -139,6 +140,7 @@ impl Store for StreamsStore {
                 has_series: false,
             },
             durability: common.facts.durability.clone(),
+            retention_default: RETENTION_DEFAULT,
             limits: common.options.limits,
         }
     }

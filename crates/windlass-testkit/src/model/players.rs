@@ -22,6 +22,7 @@ const BACKOFF: Backoff = Backoff::Fixed { initial: Duration::from_millis(20), ji
 
 pub(super) async fn produce(store: Arc<dyn Store>, model: Arc<Model>, number: u64, count: usize) {
     let mut dice = model.dice(number);
+    let has_priorities = store.profile().capabilities.has_priorities;
     let mut made = 0;
     while made < count {
         let size = if dice.u8(..4) == 0 { dice.usize(1..4) } else { dice.usize(1..120) };
@@ -32,7 +33,10 @@ pub(super) async fn produce(store: Arc<dyn Store>, model: Arc<Model>, number: u6
         let mut tasks = Vec::new();
         for (name, id) in names.into_iter().zip(ids) {
             let priority = Priority::DESCENDING[dice.usize(..4)];
-            let mut one = draft().queue(name).priority(priority).max_retries(3);
+            let mut one = draft().queue(name).max_retries(3);
+            if has_priorities {
+                one = one.priority(priority);
+            }
             if dice.u8(..20) == 0 {
                 one = one.after(Duration::from_millis(dice.u64(1..100)));
             }

@@ -53,7 +53,6 @@ impl Scene {
         let name = unique_name();
         let defaults = Config::default().task;
         let mut scene = Self {
-            store,
             worker: WorkerId::new(&name),
             maker: TaskMaker {
                 queue: QueueName::new(&name)?,
@@ -64,10 +63,11 @@ impl Scene {
                     max_retries: defaults.max_retries,
                     max_crashes: defaults.max_crashes,
                     timeout: defaults.timeout,
-                    retention: defaults.retention,
+                    retention: store.profile().retention_default,
                     extras: Extras::default(),
                 },
             },
+            store,
             backoff: Backoff::default(),
             dice: Dice::seeded(1),
             beaten_at: Instant::now(),
