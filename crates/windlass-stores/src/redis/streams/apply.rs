@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use futures_util::future::join_all;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
 use windlass_core::{Error, QueueName, Result, State, Timestamp, Transition, WorkerId};
 
@@ -74,10 +75,16 @@ impl Shared {
             },
             _ => None,
         };
-        let count = successes.chunks(AT_ONCE).len();
-        for (number, chunk) in successes.chunks(AT_ONCE).enumerate() {
-            let last = if number + 1 == count { behind.as_mut() } else { None };
-            self.apply_successes(&params.worker, chunk, last, &mut outcomes).await?;
+        let (mut last, count) = (behind.as_mut(), successes.chunks(AT_ONCE).len());
+        let calls = successes.chunks(AT_ONCE).enumerate().map(|(number, chunk)| {
+            let behind = if number + 1 == count { last.take() } else { None };
+            self.apply_successes(&params.worker, chunk, behind)
+        });
+        // One behind the other, without waiting for answers in between.
+        for told in join_all(calls).await {
+            for (at, outcome) in told? {
+                outcomes[at] = outcome;
+            }
         }
         let claim = match (&params.then_claim, behind) {
             (None, _) => None,
@@ -132,8 +139,8 @@ impl Shared {
         worker: &WorkerId,
         chunk: &[Success<'_>],
         mut behind: Option<&mut Behind>,
-        outcomes: &mut [Applied],
-    ) -> Result<()> {
+    ) -> Result<Vec<(usize, Applied)>> {
+        let mut outcomes = Vec::with_capacity(chunk.len());
         let groups = Group::of(chunk);
         let is_cluster = self.options().is_cluster();
         for groups in self.fleet.by_slot(&groups) {
@@ -187,7 +194,7 @@ impl Shared {
                     if matches!(outcome, Applied::Applied(_)) {
                         news.ended.push(success.transition.lease.task.clone());
                     }
-                    outcomes[success.at] = outcome;
+                    outcomes.push((success.at, outcome));
                 }
             }
             self.fleet.common.wakes.tell(news);
@@ -195,7 +202,7 @@ impl Shared {
                 behind.rows = self.read_claim_behind(claimed, &mut behind.asking, now).transpose();
             }
         }
-        Ok(())
+        Ok(outcomes)
     }
 
     /// Reports that have to be looked at first; no task is among them twice.

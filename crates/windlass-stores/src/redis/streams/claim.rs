@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use futures_util::future::join_all;
 use windlass_core::history::{Happening, Note};
 use windlass_core::state::Step;
 use windlass_core::store::{ClaimParams, Parts, Quota};
@@ -27,6 +28,7 @@ pub(super) enum LeaseKnown {
 }
 
 /// A claim of which a part is still to be asked for.
+#[derive(Clone)]
 pub(super) struct Asking {
     worker: WorkerId,
     quotas: Vec<Quota>,
@@ -72,6 +74,21 @@ impl Asking {
             }
         }
         queues
+    }
+
+    /// The calls to send one behind the other. After one that was full the next will likely be, too;
+    /// with several quotas it takes the answer to know what is left of each.
+    fn pieces(&self, is_going_well: bool) -> Vec<Self> {
+        let mut pieces = vec![self.clone()];
+        if is_going_well && self.quotas.len() == 1 {
+            let wanted = self.limit.min(self.quotas[0].at_most);
+            for at in (AT_ONCE..wanted).step_by(AT_ONCE) {
+                let mut quotas = self.quotas.clone();
+                quotas[0].at_most = wanted - at;
+                pieces.push(Self { quotas, limit: wanted - at, suspects: 0, ..self.clone() });
+            }
+        }
+        pieces
     }
 
     fn next_quotas(&self, is_cluster: bool) -> &[Quota] {
@@ -142,7 +159,7 @@ impl Asking {
 
     /// Takes off what was found; what came up short has nothing more to give.
     fn subtract(&mut self, shares: &[Share], is_cluster: bool) {
-        let asked = self.next_quotas(is_cluster).len();
+        let asked = if is_cluster { 1 } else { self.quotas.len() };
         let cut = self.limit.min(AT_ONCE);
         let rows = || shares.iter().flat_map(|share| &share.rows);
         let suspects = rows().filter(|row| row.record.head.lane.0 % 2 == 1).count();
@@ -150,12 +167,14 @@ impl Asking {
         self.limit = self.limit.saturating_sub(count);
         self.suspects = self.suspects.saturating_sub(suspects);
         if count < cut {
-            self.quotas.drain(..asked);
+            self.quotas.drain(..asked.min(self.quotas.len()));
             return;
         }
         for share in shares {
-            let quota = &mut self.quotas[share.quota];
-            quota.at_most = quota.at_most.saturating_sub(share.rows.len());
+            // Gone, when a call before this one came up short.
+            if let Some(quota) = self.quotas.get_mut(share.quota) {
+                quota.at_most = quota.at_most.saturating_sub(share.rows.len());
+            }
         }
         self.quotas.retain(|quota| quota.at_most > 0);
     }
@@ -181,24 +200,32 @@ impl Shared {
         mut rows: Vec<Row>,
     ) -> Result<Vec<Claimed>> {
         let is_cluster = self.options().is_cluster();
-        while !asking.is_served() {
-            let queues = asking.queues(is_cluster);
-            let stems = self.claim_stems(&queues);
-            let mut call = scripts::CLAIM.on(&stems).arg(self.options().told_time());
-            asking.add_to(&mut call, &queues, lease, is_cluster);
-            let mut reply = self.ask(call).await?.list()?;
-            let now = next(&mut reply, "claim")?.time()?;
-            let found = asking.read(next(&mut reply, "claim")?, now)?;
-            match found {
-                Found::Shares(shares) => {
-                    asking.subtract(&shares, is_cluster);
-                    rows.extend(shares.into_iter().flat_map(|share| share.rows));
+        'asking: while !asking.is_served() {
+            let pieces = asking.pieces(!rows.is_empty());
+            let calls = pieces.iter().map(|piece| self.claim_piece(piece, lease));
+            for found in join_all(calls).await {
+                match found? {
+                    Found::Shares(shares) => {
+                        asking.subtract(&shares, is_cluster);
+                        rows.extend(shares.into_iter().flat_map(|share| share.rows));
+                    }
+                    Found::Gone if rows.is_empty() => return Err(lost(&asking.worker)),
+                    Found::Gone | Found::Overdue => break 'asking,
                 }
-                Found::Gone if rows.is_empty() => return Err(lost(&asking.worker)),
-                Found::Gone | Found::Overdue => break,
             }
         }
         self.hand_over(rows).await
+    }
+
+    async fn claim_piece(&self, asking: &Asking, lease: LeaseKnown) -> Result<Found> {
+        let is_cluster = self.options().is_cluster();
+        let queues = asking.queues(is_cluster);
+        let stems = self.claim_stems(&queues);
+        let mut call = scripts::CLAIM.on(&stems).arg(self.options().told_time());
+        asking.add_to(&mut call, &queues, lease, is_cluster);
+        let mut reply = self.ask(call).await?.list()?;
+        let now = next(&mut reply, "claim")?.time()?;
+        asking.read(next(&mut reply, "claim")?, now)
     }
 
     /// Makes claimed tasks of rows: fetches large payloads, and buries what cannot be run.
