@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::ops::AddAssign;
 use std::process::Stdio;
+use std::thread;
 
 use crate::torture::power_cut;
 use crate::{Result, setup, shell};
@@ -54,10 +55,7 @@ pub(crate) fn run(args: &Args) -> Result {
     let (mut tally, is_cargo_satisfied) = run_cargo_test(args)?;
     let is_any_run = tally.passed + tally.failed > 0;
     tally += run_power_cut(args);
-    tally += run_sqlite(args);
-    for store in SERVER_STORES {
-        tally += run_on_server(args, store);
-    }
+    tally += run_processes(args);
     println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     if tally.failed > 0 {
         return Err("tests failed".into());
@@ -113,6 +111,19 @@ fn run_power_cut(args: &Args) -> Tally {
     let words = ["power-cut", "--store", "postgres", "--tries", &tries];
     tally += run_torture(args, power_cut::obstacle, &words);
     tally
+}
+
+/// Two at a time: they wait more than they work.
+fn run_processes(args: &Args) -> Tally {
+    thread::scope(|scope| {
+        let embedded = scope.spawn(|| run_sqlite(args));
+        let mut tally = Tally::default();
+        for store in SERVER_STORES {
+            tally += run_on_server(args, store);
+        }
+        tally += embedded.join().unwrap_or(Tally { failed: 1, ..Tally::default() });
+        tally
+    })
 }
 
 fn run_sqlite(args: &Args) -> Tally {

@@ -54,9 +54,13 @@ fn mode_enqueue_tells_rate_and_latency() {
 #[test]
 fn mode_backlog_tells_the_ratio() {
     let stores = ["--store", "memory:", "--second-store", "memory:"];
-    let lengths = ["--mode", "backlog", "--backlog", "2000", "--batch", "50"];
+    let lengths = ["--mode", "backlog", "--backlog", "2000", "--running", "300", "--batch", "50"];
     let objects = measured(&[&stores[..], &lengths[..]].concat());
     assert_eq!(objects[0]["long_backlog"], 2000);
+    assert_eq!(
+        (&objects[0]["short_running"], &objects[0]["long_running"]),
+        (&10.into(), &300.into())
+    );
     assert_positive(&objects[0], &["claim_ratio", "claim_apply_ratio"]);
 }
 

@@ -56,7 +56,12 @@ impl Intake {
 
     /// Here or on the way.
     pub(crate) fn waiting(&self) -> usize {
-        self.buffer.lock().len() + self.coming.load(Ordering::SeqCst)
+        self.buffer.lock().len() + self.coming()
+    }
+
+    /// On the way.
+    pub(crate) fn coming(&self) -> usize {
+        self.coming.load(Ordering::SeqCst)
     }
 
     /// Announces a claim of so many tasks.

@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-server", &["windlass-core", "windlass-engine"]),
     ("windlass", &["windlass-core", "windlass-engine", "windlass-stores"]),
     ("windlass-cli", &["windlass", "windlass-server"]),
+    ("windlass-mistakes", &["windlass"]),
     ("windlass-testkit", &["windlass-core", "windlass-engine", "windlass-stores"]),
     ("xtask", &["windlass-core", "windlass-stores", "windlass-testkit"]),
 ];

@@ -70,6 +70,10 @@ pub(crate) struct Args {
     /// Tasks that wait in the long backlog (mode `backlog`).
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
     backlog: u64,
+    /// Tasks that run beside the long backlog all the time, and 10 beside the short one (mode
+    /// `backlog`).
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    running: u32,
     /// How long to load the store (mode `soak`).
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
     soak_seconds: f64,
@@ -90,7 +94,7 @@ enum Mode {
     Flow,
     /// One task every 10 ms: from the submit to the start of its handler.
     Latency,
-    /// Claim and apply with few and with many tasks waiting.
+    /// Claim and apply with few and with many tasks waiting, or running.
     Backlog,
     /// Full load for minutes, in ten slices; leaves its tasks in the store.
     Soak,
@@ -157,7 +161,11 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         }
         Mode::Latency => latency::run(first, &effort, &mut report).await?,
         Mode::Backlog => {
-            let lengths = backlog::Lengths { long: args.backlog, batch: batch.unwrap_or(500) };
+            let lengths = backlog::Lengths {
+                long: args.backlog,
+                running: args.running as usize,
+                batch: batch.unwrap_or(500),
+            };
             let second = places.open_second().await?;
             backlog::run([first, second], lengths, &effort, &mut report).await?;
         }

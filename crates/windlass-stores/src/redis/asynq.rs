@@ -46,6 +46,7 @@ use windlass_core::store::{
 use windlass_core::unique::UniqueScope;
 use windlass_core::{Error, NewTask, QueueName, Result, Store, TaskId, TaskRecord, WorkerId};
 
+use super::asking::AT_ONCE;
 use super::ears::Ears;
 use super::fleet::{self, Fleet};
 use super::news::Herald;
@@ -55,9 +56,6 @@ use super::script::Call;
 use super::waiting;
 use names::Names;
 use presence::Presence;
-
-/// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
-const AT_ONCE: usize = 200;
 
 /// A store in Redis, on asynq's keys.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! Mode `backlog`: what claim and apply cost while few and while many tasks wait.
+//! Mode `backlog`: what claim and apply cost while few and while many tasks wait, or run.
 //!
 //! Both stores are measured in turn, slice by slice, so that whatever else the machine does falls on
 //! both alike. Each slice puts back what it took: the backlogs keep their length.
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use windlass::core::{Result, Store};
+use windlass::core::{Error, ErrorKind, Result, Store};
 
 use super::Effort;
 use super::report::{Report, per_second};
@@ -16,6 +16,8 @@ use crate::exit::Done;
 use crate::table::grouped;
 
 const SHORT: u64 = 1_000;
+/// Tasks that run beside the short backlog, when some run beside the long one.
+const FEW: usize = 10;
 const PAIRS: usize = 15;
 /// The first slices find cold caches.
 const WARM_UP: usize = 2;
@@ -23,9 +25,10 @@ const ROUNDS_PER_SLICE: usize = 6;
 /// Tasks per call while the backlogs are made.
 const PRELOAD_PIECE: usize = 1_000;
 
-/// How many tasks wait, and how many are claimed at a time.
+/// How many tasks wait, how many run all the time, and how many are claimed at a time.
 pub(super) struct Lengths {
     pub(super) long: u64,
+    pub(super) running: usize,
     pub(super) batch: usize,
 }
 
@@ -52,8 +55,11 @@ pub(super) async fn run(
     let mut short = Scene::set(short, effort.payload_bytes).await?;
     let mut long = Scene::set(long, effort.payload_bytes).await?;
     let short_length = SHORT.max(lengths.batch as u64);
-    preload(&mut short, short_length, report).await?;
-    preload(&mut long, lengths.long, report).await?;
+    let few = FEW.min(lengths.running);
+    preload(&mut short, short_length + few as u64, report).await?;
+    hold(&mut short, few).await?;
+    preload(&mut long, lengths.long + lengths.running as u64, report).await?;
+    hold(&mut long, lengths.running).await?;
     report.stage("slices", (PAIRS + WARM_UP) as u64);
     let mut pairs = Vec::new();
     for number in 0..PAIRS + WARM_UP {
@@ -79,8 +85,10 @@ pub(super) async fn run(
     report.row(
         &[
             ("waiting", grouped(short_length)),
+            ("running", grouped(few as u64)),
             ("claim+apply/s", grouped(short_rate)),
             ("waiting", grouped(lengths.long)),
+            ("running", grouped(lengths.running as u64)),
             ("claim+apply/s", grouped(long_rate)),
             ("claim ratio", format!("{claim_ratio:.3}")),
             ("claim+apply ratio", format!("{both_ratio:.3}")),
@@ -94,6 +102,8 @@ pub(super) async fn run(
             "seconds": (short_took + long_took).as_secs_f64(),
             "short_backlog": short_length,
             "long_backlog": lengths.long,
+            "short_running": few,
+            "long_running": lengths.running,
             "short_claim_apply_per_s": short_rate,
             "long_claim_apply_per_s": long_rate,
             "tasks_per_s": long_rate,
@@ -116,6 +126,19 @@ async fn preload(scene: &mut Scene, length: u64, report: &mut Report) -> Result<
         scene.insert(count as usize).await?;
         left -= count;
         report.steps(count);
+    }
+    Ok(())
+}
+
+/// Claims tasks that stay claimed: what ran before the measurement and outlasts it.
+async fn hold(scene: &mut Scene, count: usize) -> Result<()> {
+    let mut left = count;
+    while left > 0 {
+        let (tasks, _) = scene.claim(left.min(PRELOAD_PIECE)).await?;
+        if tasks.is_empty() {
+            return Err(Error::new(ErrorKind::Conflict, "tasks that were there are not given out"));
+        }
+        left -= tasks.len();
     }
     Ok(())
 }

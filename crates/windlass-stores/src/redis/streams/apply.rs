@@ -2,16 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
+use futures_util::future::join_all;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
 use windlass_core::{Error, QueueName, Result, State, Timestamp, Transition, WorkerId};
 
-use super::claim::{Asking, LeaseKnown};
 use super::epoch::{self, Entry};
 use super::id::Id;
 use super::moves::{Reported, RunEnd};
 use super::record::Tail;
 use super::row::{LARGE_BYTES, Row};
 use super::{AT_ONCE, Shared, scripts};
+use crate::redis::asking::{Asking, Claiming, LeaseKnown};
 use crate::redis::fleet::Fleet;
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, Sort, next};
@@ -65,19 +66,27 @@ impl Shared {
             self.apply_others(&chunk, &mut outcomes).await?;
         }
         let mut behind = match &params.then_claim {
-            Some(claim) if !successes.is_empty() => match self.lease_of(&claim.worker).await {
-                Ok(lease) => {
-                    self.learn(&claim.quotas);
-                    Some(Behind { asking: Asking::new(claim), lease, rows: None })
+            Some(claim) if !successes.is_empty() => {
+                match self.fleet.lease_of(&claim.worker).await {
+                    Ok(lease) => {
+                        self.learn(&claim.quotas);
+                        Some(Behind { asking: Asking::new(claim, |_| true), lease, rows: None })
+                    }
+                    Err(_) => None,
                 }
-                Err(_) => None,
-            },
+            }
             _ => None,
         };
-        let count = successes.chunks(AT_ONCE).len();
-        for (number, chunk) in successes.chunks(AT_ONCE).enumerate() {
-            let last = if number + 1 == count { behind.as_mut() } else { None };
-            self.apply_successes(&params.worker, chunk, last, &mut outcomes).await?;
+        let (mut last, count) = (behind.as_mut(), successes.chunks(AT_ONCE).len());
+        let calls = successes.chunks(AT_ONCE).enumerate().map(|(number, chunk)| {
+            let behind = if number + 1 == count { last.take() } else { None };
+            self.apply_successes(&params.worker, chunk, behind)
+        });
+        // One behind the other, without waiting for answers in between.
+        for told in join_all(calls).await {
+            for (at, outcome) in told? {
+                outcomes[at] = outcome;
+            }
         }
         let claim = match (&params.then_claim, behind) {
             (None, _) => None,
@@ -132,8 +141,8 @@ impl Shared {
         worker: &WorkerId,
         chunk: &[Success<'_>],
         mut behind: Option<&mut Behind>,
-        outcomes: &mut [Applied],
-    ) -> Result<()> {
+    ) -> Result<Vec<(usize, Applied)>> {
+        let mut outcomes = Vec::with_capacity(chunk.len());
         let groups = Group::of(chunk);
         let is_cluster = self.options().is_cluster();
         for groups in self.fleet.by_slot(&groups) {
@@ -175,7 +184,7 @@ impl Shared {
                 group.add_to(&mut call, number, worker, proof);
             }
             if let Some(behind) = &claims {
-                behind.asking.add_to(&mut call, &queues, behind.lease, is_cluster);
+                behind.asking.add_to::<Self>(&mut call, &queues, behind.lease, is_cluster);
             }
             let mut reply = Fleet::ask_over(&mut line, call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;
@@ -187,15 +196,16 @@ impl Shared {
                     if matches!(outcome, Applied::Applied(_)) {
                         news.ended.push(success.transition.lease.task.clone());
                     }
-                    outcomes[success.at] = outcome;
+                    outcomes.push((success.at, outcome));
                 }
             }
             self.fleet.common.wakes.tell(news);
             if let Some(behind) = claims {
-                behind.rows = self.read_claim_behind(claimed, &mut behind.asking, now).transpose();
+                behind.rows =
+                    behind.asking.read_behind::<Self>(claimed, now, is_cluster).transpose();
             }
         }
-        Ok(())
+        Ok(outcomes)
     }
 
     /// Reports that have to be looked at first; no task is among them twice.

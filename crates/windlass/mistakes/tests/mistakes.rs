@@ -1,5 +1,5 @@
 //! Likely mistakes in handlers, and that the compiler says what is wrong. The texts are those of the
-//! toolchain in `rust-toolchain.toml`; after a change: `TRYBUILD=overwrite cargo test --test mistakes`.
+//! toolchain in `rust-toolchain.toml`; after a change: `TRYBUILD=overwrite cargo test -p windlass-mistakes`.
 
 #[test]
 fn mistakes_in_handlers_are_explained() {
