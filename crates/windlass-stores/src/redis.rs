@@ -1,6 +1,7 @@
 //! Stores in Redis 6.2 or newer, and what its layouts share: the connection, the URL, what the server
 //! promises, how scripts are called, what belongs to no queue, and how one waits.
 
+mod asking;
 pub mod asynq;
 mod connection;
 mod ears;

@@ -38,7 +38,7 @@ local function take_from(queue, worker, most, suspects, lease, found)
         found[n + 4], found[n + 5], found[n + 6] = crashes or 0, cancel or 0, since or '-'
         call('HSET', key, 'state', 'active', 'wl_f', number(given), 'wl_l', lease,
           'wl_w', number(now) .. ' ' .. (since or '-') .. ' ' .. worker)
-        call('HDEL', key, 'pending_since', 'wl_p')
+        call('HDEL', key, 'pending_since', 'wl_p', 'wl_d', 'wl_s')
       end
     end
   end
@@ -52,7 +52,8 @@ local function take_from(queue, worker, most, suspects, lease, found)
     call('SADD', own .. 'w:' .. worker, unpack(got))
     found[2] = number(given)
     -- There is more than this worker wanted: let another hear of it.
-    if #got == most and call('LLEN', queue .. 'pending') > 0 then ring(queue) end
+    local is_full = #got == most or bytes >= ANSWER_BYTES_MAX
+    if is_full and call('LLEN', queue .. 'pending') > 0 then ring(queue) end
   end
   return #got, suspects
 end

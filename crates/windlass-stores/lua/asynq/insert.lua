@@ -12,7 +12,7 @@ local function is_over(queue, id)
   if state == 'completed' then
     return kept_until(done, call('ZSCORE', queue .. 'completed', id) or 0) <= now
   end
-  local kept = state == 'archived' and call('ZSCORE', 'wl:' .. queue .. 'x', id)
+  local kept = state and is_cancelled(queue, id) and call('ZSCORE', 'wl:' .. queue .. 'x', id)
   return not state or (kept and tonumber(kept) <= now)
 end
 

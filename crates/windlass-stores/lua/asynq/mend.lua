@@ -133,8 +133,7 @@ end
 local function walk_cancelled(cursor)
   local scanned = call('ZSCAN', own .. 'x', cursor, 'COUNT', step)
   for i = 1, #scanned[2], 2 do
-    local state, what = unpack(call('HMGET', queue .. 't:' .. scanned[2][i], 'state', 'wl_s'))
-    if state ~= 'archived' or not what then
+    if not is_cancelled(queue, scanned[2][i]) then
       mend('cancelled', 1)
       if mends then call('ZREM', own .. 'x', scanned[2][i]) end
     end

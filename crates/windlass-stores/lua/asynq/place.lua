@@ -48,7 +48,7 @@ while at <= #ARGV do
     if next_state == '' then
       call('DEL', key)
     else
-      local fields, dropped = { 'state', next_state, 'wl', ARGV[at + 9] }, { 'wl_x', 'wl_l' }
+      local fields, dropped = { 'state', next_state, 'wl', ARGV[at + 9] }, { 'wl_x', 'wl_l', 'wl_d' }
       if message ~= '' then fields[#fields + 1], fields[#fields + 2] = 'msg', message end
       if ARGV[at + 10] ~= '0' then
         fields[#fields + 1], fields[#fields + 2] = 'wl_k', ARGV[at + 10]
@@ -57,10 +57,10 @@ while at <= #ARGV do
       end
       if kept ~= '' then
         fields[#fields + 1], fields[#fields + 2] = 'wl_s', 'cancelled'
+        fields[#fields + 1], fields[#fields + 2] = 'wl_z', time
       else
-        dropped[#dropped + 1] = 'wl_s'
+        dropped[#dropped + 1], dropped[#dropped + 2] = 'wl_s', 'wl_z'
       end
-      if state == 'completed' then dropped[#dropped + 1] = 'wl_d' end
       if ARGV[at + 16] == 'd' then dropped[#dropped + 1] = 'result' end
       if next_state == 'pending' then
         dropped[#dropped + 1] = 'wl_p'

@@ -135,10 +135,18 @@ local function free_once(queue, digest, id)
 end
 
 -- Until when the record of a completed task is kept, in ms: `done` is `<claim> <finished> <took> <retention>`.
+-- The score rules where someone else has completed the task since.
 local function kept_until(done, score)
   local finished, retention = string.match(done or '', '^%d+ (%d+) %S+ (%d+)$')
-  if finished then return tonumber(finished) + tonumber(retention) end
+  local exact = finished and math.min(tonumber(finished) + tonumber(retention), LATEST)
+  if exact and second_of(exact) == tonumber(score) then return exact end
   return tonumber(score) * 1000
+end
+
+-- True when a task is archived since windlass has cancelled it, and not since someone else has archived it.
+local function is_cancelled(queue, id)
+  local state, what, at = unpack(call('HMGET', queue .. 't:' .. id, 'state', 'wl_s', 'wl_z'))
+  return state == 'archived' and what and at == call('ZSCORE', queue .. 'archived', id)
 end
 
 -- Tells those that wait of tasks that have ended.

@@ -23,10 +23,9 @@ local cancelled = call('ZRANGEBYSCORE', own .. 'x', '-inf', now, 'LIMIT', 0, lim
 for i = 1, #cancelled do
   if done >= limit then break end
   local id = cancelled[i]
-  local state, what, once = unpack(call('HMGET', queue .. 't:' .. id, 'state', 'wl_s', 'wl_i'))
   call('ZREM', own .. 'x', id)
   -- Someone may have run it again, or deleted it, with asynq's own tools.
-  if state == 'archived' and what then remove('archived', id, once) end
+  if is_cancelled(queue, id) then remove('archived', id, call('HGET', queue .. 't:' .. id, 'wl_i')) end
 end
 
 local next_over

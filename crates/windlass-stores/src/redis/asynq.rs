@@ -47,6 +47,7 @@ use windlass_core::store::{
 use windlass_core::unique::UniqueScope;
 use windlass_core::{Error, NewTask, QueueName, Result, Store, TaskId, TaskRecord, WorkerId};
 
+use super::asking::AT_ONCE;
 use super::ears::Ears;
 use super::fleet::{self, Fleet};
 use super::news::Herald;
@@ -56,9 +57,6 @@ use super::script::Call;
 use super::waiting;
 use names::Names;
 use presence::Presence;
-
-/// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
-const AT_ONCE: usize = 200;
 
 /// A store in Redis, on asynq's keys.
 #[derive(Clone)]

@@ -50,6 +50,7 @@ use windlass_core::{
     Error, NewTask, Priority, QueueName, Result, Store, TaskId, TaskRecord, WorkerId,
 };
 
+use super::asking::AT_ONCE;
 use super::ears::Ears;
 use super::fleet::{self, Fleet};
 use super::news::Herald;
@@ -58,9 +59,6 @@ use super::reply::Reply;
 use super::script::Call;
 use super::waiting;
 use names::Names;
-
-/// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
-const AT_ONCE: usize = 200;
 
 /// A store in Redis, on Streams.
 #[derive(Clone)]

@@ -166,3 +166,35 @@ async fn a_task_that_waits_to_be_aggregated_is_shown_and_never_claimed() {
     assert_eq!(s.claim(&worker, 9).await, []);
     s.books_balance("with a group").await;
 }
+
+#[tokio::test]
+async fn a_cancelled_task_that_go_runs_and_archives_is_a_dead_letter_and_stays() {
+    let stage = Stage::new().await;
+    let s = &stage.scene;
+    let id = s.submit(draft()).await;
+    s.cancel(&id).await;
+    // The inspector runs it, a Go worker fails with it for good, a minute later.
+    s.advance(SECOND * 60);
+    let _: i64 = stage.send("ZREM", "archived", &[id.as_str()]).await;
+    let _: i64 = stage.send("ZADD", "archived", &[&(START + 60).to_string(), id.as_str()]).await;
+    s.expect(&id, State::DeadLetter, "it was not cancelled this time").await;
+    s.advance(SECOND * 100_000);
+    s.prune().await;
+    s.expect(&id, State::DeadLetter, "it stays until removed").await;
+}
+
+#[tokio::test]
+async fn a_completed_task_that_go_completes_again_is_kept_from_then_on() {
+    let stage = Stage::new().await;
+    let s = &stage.scene;
+    let id = s.bring(draft(), State::Completed).await;
+    s.advance(SECOND * 3_000);
+    let until = (START + 3_000 + 3_600).to_string();
+    let _: i64 = stage.send("ZADD", "completed", &[&until, id.as_str()]).await;
+    s.advance(SECOND * 3_599);
+    s.prune().await;
+    s.expect(&id, State::Completed, "kept from its last end on").await;
+    s.advance(SECOND);
+    s.prune().await;
+    s.expect_gone(&id, "and no longer").await;
+}

@@ -54,15 +54,13 @@ impl OnRedis {
     }
 
     async fn spoil(&self, task: &TaskId) -> bool {
-        let found = self.keys(&format!("{}:*:t:{task}", self.prefix)).await;
-        for (mut connection, key) in found {
-            let mut set = cmd("HSET");
-            // A message that says it is longer than it is, and a record that is none.
-            set.arg(&key).arg("msg").arg(&b"\x0a\xff\xff"[..]).arg("wl").arg(&b"\xff"[..]);
-            let _: i64 = set.query_async(&mut connection).await.unwrap();
-            return true;
-        }
-        panic!("task {task} should be there to be spoiled");
+        let found = self.keys(&format!("{}:*:t:{task}", self.prefix)).await.pop();
+        let (mut connection, key) = found.expect("the task should be there to be spoiled");
+        let mut set = cmd("HSET");
+        // A message that says it is longer than it is, and a record that is none.
+        set.arg(&key).arg("msg").arg(&b"\x0a\xff\xff"[..]).arg("wl").arg(&b"\xff"[..]);
+        let _: i64 = set.query_async(&mut connection).await.unwrap();
+        true
     }
 
     async fn rows_kept(&self) -> u64 {

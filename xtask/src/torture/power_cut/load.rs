@@ -12,7 +12,8 @@ use windlass_core::dice::Dice;
 use windlass_core::retry::Backoff;
 use windlass_core::state::{self, Ending};
 use windlass_core::store::{
-    Applied, ApplyParams, Beat, Claim, ClaimParams, Inserted, Quota, Reservation, WorkerCard,
+    Applied, ApplyParams, Beat, Claim, ClaimParams, Inserted, Quota, RETENTION_DEFAULT,
+    Reservation, WorkerCard,
 };
 use windlass_core::task::Extras;
 use windlass_core::{
@@ -152,7 +153,7 @@ pub(super) fn plain_spec() -> Spec {
         max_retries: defaults.max_retries,
         max_crashes: defaults.max_crashes,
         timeout: defaults.timeout,
-        retention: defaults.retention,
+        retention: RETENTION_DEFAULT,
         extras: Extras::default(),
     }
 }

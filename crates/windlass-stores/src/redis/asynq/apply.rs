@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 
+use futures_util::future::join_all;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
 use windlass_core::{Epoch, Error, QueueName, Result, State, TaskId, Transition};
 
-use super::claim::{Asking, LeaseKnown};
+use super::claim::is_served;
 use super::moves::{Reported, RunEnd};
 use super::record::{Done, Own};
 use super::row::Row;
 use super::{AT_ONCE, Shared, scripts};
+use crate::redis::asking::{Asking, Claiming, LeaseKnown};
 use crate::redis::error::strange;
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, Sort, next};
@@ -57,8 +59,10 @@ impl Shared {
         }
         let has_success = last_wave.iter().any(|report| report.is_success());
         let mut behind = match &params.then_claim {
-            Some(claim) if has_success => match self.lease_of(&claim.worker).await {
-                Ok(lease) => Some(Behind { asking: Asking::new(claim), lease, rows: None }),
+            Some(claim) if has_success => match self.fleet.lease_of(&claim.worker).await {
+                Ok(lease) => {
+                    Some(Behind { asking: Asking::new(claim, is_served), lease, rows: None })
+                }
                 Err(_) => None,
             },
             _ => None,
@@ -84,7 +88,7 @@ impl Shared {
     async fn apply_wave(
         &self,
         wave: &[Report<'_>],
-        mut behind: Option<&mut Behind>,
+        behind: Option<&mut Behind>,
         outcomes: &mut [Applied],
     ) -> Result<()> {
         let (successes, others): (Vec<_>, Vec<_>) =
@@ -92,10 +96,16 @@ impl Shared {
         for chunk in others.chunks(AT_ONCE) {
             self.apply_others(chunk, outcomes).await?;
         }
-        let count = successes.chunks(AT_ONCE).len();
-        for (number, chunk) in successes.chunks(AT_ONCE).enumerate() {
-            let last = if number + 1 == count { behind.as_deref_mut() } else { None };
-            self.apply_successes(chunk, last, outcomes).await?;
+        let (mut last, count) = (behind, successes.chunks(AT_ONCE).len());
+        let calls = successes.chunks(AT_ONCE).enumerate().map(|(number, chunk)| {
+            let behind = if number + 1 == count { last.take() } else { None };
+            self.apply_successes(chunk, behind)
+        });
+        // One behind the other, without waiting for answers in between.
+        for told in join_all(calls).await {
+            for (at, outcome) in told? {
+                outcomes[at] = outcome;
+            }
         }
         // The queue that a report names only spares a look-up: it may be in another.
         let is_missing = |report: &&Report<'_>| outcomes[report.at] == GONE;
@@ -107,8 +117,8 @@ impl Shared {
         &self,
         chunk: &[Report<'_>],
         mut behind: Option<&mut Behind>,
-        outcomes: &mut [Applied],
-    ) -> Result<()> {
+    ) -> Result<Vec<(usize, Applied)>> {
+        let mut outcomes = Vec::with_capacity(chunk.len());
         let groups = Group::of(chunk);
         let is_cluster = self.options().is_cluster();
         for groups in self.fleet.by_slot(&groups) {
@@ -136,7 +146,7 @@ impl Shared {
                 group.add_to(&mut call, at + 1);
             }
             if let Some(behind) = &claims {
-                behind.asking.add_to(&mut call, &queues, behind.lease, is_cluster);
+                behind.asking.add_to::<Self>(&mut call, &queues, behind.lease, is_cluster);
             }
             let mut reply = self.ask(call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;
@@ -150,15 +160,16 @@ impl Shared {
                         self.presence.ended(group.queue, task.as_str());
                         news.ended.push(task.clone());
                     }
-                    outcomes[report.at] = outcome;
+                    outcomes.push((report.at, outcome));
                 }
             }
             self.fleet.common.wakes.tell(news);
             if let Some(behind) = claims {
-                behind.rows = self.read_claim_behind(claimed, &mut behind.asking, now).transpose();
+                behind.rows =
+                    behind.asking.read_behind::<Self>(claimed, now, is_cluster).transpose();
             }
         }
-        Ok(())
+        Ok(outcomes)
     }
 
     /// Reports that have to be looked at first.

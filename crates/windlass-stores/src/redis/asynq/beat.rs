@@ -12,7 +12,7 @@ use windlass_core::task::Progress;
 use windlass_core::{Epoch, Error, Lease, QueueName, Result, TaskId, Timestamp, WorkerId};
 
 use super::moves::RunEnd;
-use super::row::Row;
+use super::row::{Row, second_of};
 use super::{AT_ONCE, Shared, scripts};
 use crate::redis::fleet::{Registered, stale_term};
 use crate::redis::reply::next;
@@ -36,7 +36,12 @@ struct Asked<'a> {
 
 impl Shared {
     pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
-        let Registered { now, order, is_known, queues } = self.fleet.register(beat).await?;
+        let registered = self.fleet.register(beat).await;
+        if registered.as_ref().is_err_and(Error::is_lease_lost) {
+            // Nobody but this process knows what it shows of a worker that others have declared lost.
+            self.hide(&beat.worker).await;
+        }
+        let Registered { now, order, is_known, queues } = registered?;
         if !is_known {
             self.register_again().await?;
         }
@@ -53,8 +58,7 @@ impl Shared {
     /// Renews all that a worker holds, hands its progress over, and hears which of its runs are to stop: in
     /// one call, unless it holds much or the queues lie on different servers.
     async fn renew(&self, beat: &Beat, queues: &[QueueName], now: Timestamp) -> Result<Vec<Lease>> {
-        let until = now.after(beat.lease).as_millis();
-        let until = until.div_euclid(1_000) + i64::from(until.rem_euclid(1_000) > 0);
+        let until = second_of(now.after(beat.lease).as_millis());
         let mut asked: Vec<_> = queues
             .iter()
             .map(|queue| Asked {

@@ -11,7 +11,7 @@ use windlass_core::state::Step;
 use windlass_core::unique::{Exit, Hold, Holding, is_freed_by};
 use windlass_core::{QueueName, State, TaskId, Timestamp};
 
-use super::row::{Place, Row};
+use super::row::{Place, Row, second_of};
 use crate::redis::options::millis;
 
 /// What is said of a task that a lost worker has taken down once too often; Go shows it.
@@ -154,7 +154,7 @@ impl Row {
     fn set_retention(&mut self, retention: Duration) {
         let ms = millis(retention);
         self.message.retention = i64::try_from(ms.div_ceil(1_000)).unwrap_or(i64::MAX);
-        self.own.retention_ms = if ms % 1_000 == 0 { 0 } else { ms };
+        self.own.retention_ms = if ms.is_multiple_of(1_000) { 0 } else { ms };
     }
 
     /// Gives a task its new state, with all that goes with a terminal one.
@@ -171,9 +171,9 @@ impl Row {
         let until = now.after(self.retention());
         let (to, time) = match state {
             State::Pending => (Place::Pending, self.pending_since(&how)),
-            State::Scheduled => (Place::Scheduled, second_of(self.own.run_at_ms)),
-            State::Retrying => (Place::Retry, second_of(self.own.run_at_ms)),
-            State::Completed => (Place::Completed, second_of(until.as_millis())),
+            State::Scheduled => (Place::Scheduled, second_of(self.own.run_at_ms).to_string()),
+            State::Retrying => (Place::Retry, second_of(self.own.run_at_ms).to_string()),
+            State::Completed => (Place::Completed, second_of(until.as_millis()).to_string()),
             State::DeadLetter | State::Cancelled | State::Running => {
                 (Place::Archived, now.as_millis().div_euclid(1_000).to_string())
             }
@@ -303,9 +303,4 @@ impl Row {
     pub(super) fn address(&self) -> (QueueName, TaskId) {
         (self.queue.clone(), self.id.clone())
     }
-}
-
-/// The first whole second that is not before a time: nothing is ever early.
-fn second_of(ms: i64) -> String {
-    (ms.div_euclid(1_000) + i64::from(ms.rem_euclid(1_000) > 0)).to_string()
 }

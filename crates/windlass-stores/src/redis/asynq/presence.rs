@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use prost::Message;
 use redis::Cmd;
@@ -129,10 +130,9 @@ impl Shared {
             expire.arg(&workers).arg(ttl);
             commands.extend([write, expire]);
         }
-        for command in commands {
-            self.fleet.link.command("show a worker", &command).await?;
-        }
-        Ok(())
+        // One behind the other, without waiting for answers.
+        let sent = commands.iter().map(|command| self.fleet.link.command("show a worker", command));
+        try_join_all(sent).await.map(drop)
     }
 
     /// What is to be shown of a worker, and of what it runs.

@@ -201,7 +201,13 @@ impl Row {
             Place::Pending => State::Pending,
             Place::Scheduled | Place::Aggregating => State::Scheduled,
             Place::Retry => State::Retrying,
-            Place::Archived if self.is_cancelled => State::Cancelled,
+            // Someone else may have archived it since.
+            Place::Archived
+                if self.is_cancelled
+                    && self.score_number() == Some(self.own.finished_ms.div_euclid(1_000)) =>
+            {
+                State::Cancelled
+            }
             Place::Archived => State::DeadLetter,
             Place::Completed => State::Completed,
         }
@@ -219,6 +225,15 @@ impl Row {
 
     fn score_time(&self) -> Option<Timestamp> {
         self.score_number().map(|second| Timestamp::from_millis(second.saturating_mul(1_000)))
+    }
+
+    /// How it succeeded, unless someone else has completed it since.
+    fn done(&self) -> Option<Done> {
+        let is_its = |done: &Done| {
+            let until = done.finished_at.after(Duration::from_millis(done.retention_ms));
+            Some(second_of(until.as_millis())) == self.score_number()
+        };
+        self.done.filter(|done| self.place != Place::Completed || is_its(done))
     }
 
     /// The present or last claim by windlass; none while a Go worker has it.
@@ -288,7 +303,7 @@ impl Row {
 
     pub(super) fn retention(&self) -> Duration {
         let seconds = u64::try_from(self.message.retention).unwrap_or(0);
-        let ms = match (self.done, self.own.retention_ms) {
+        let ms = match (self.done(), self.own.retention_ms) {
             (Some(done), _) => done.retention_ms,
             (None, 0) => seconds.saturating_mul(1_000),
             (None, ms) => ms,
@@ -315,7 +330,7 @@ impl Row {
     pub(super) fn finished_at(&self) -> Option<Timestamp> {
         match self.place {
             Place::Completed => self
-                .done
+                .done()
                 .map(|done| done.finished_at)
                 .or(Some(Timestamp::from_millis(self.message.completed_at.saturating_mul(1_000)))),
             Place::Archived if self.is_archived_here() => {
@@ -332,7 +347,7 @@ impl Row {
 
     /// True when it was kept its time.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
-        let until = match (self.state(), self.done) {
+        let until = match (self.state(), self.done()) {
             (State::Completed, None) => self.score_time(),
             (State::Completed | State::Cancelled, _) => {
                 self.finished_at().map(|at| at.after(self.retention()))
@@ -358,8 +373,7 @@ impl Row {
         let exact = Some(self.own.run_at_ms).filter(|ms| *ms > 0);
         match self.place {
             Place::Scheduled | Place::Retry => {
-                let is_its = |ms: &i64| Some(ms.div_euclid(1_000) + i64::from(ms % 1_000 > 0));
-                let exact = exact.filter(|ms| is_its(ms) == self.score_number());
+                let exact = exact.filter(|ms| Some(second_of(*ms)) == self.score_number());
                 exact.map(Timestamp::from_millis).or_else(|| self.score_time())
             }
             _ => exact.map(Timestamp::from_millis),
@@ -367,7 +381,7 @@ impl Row {
     }
 
     fn started_at(&self) -> Option<Timestamp> {
-        if let (Place::Completed, Some(done)) = (self.place, self.done) {
+        if let (Place::Completed, Some(done)) = (self.place, self.done()) {
             let took = done.took_ms?;
             return Some(Timestamp::from_millis(done.finished_at.as_millis() - took));
         }
@@ -468,6 +482,11 @@ impl Row {
             payload: self.message.payload,
         }
     }
+}
+
+/// The first whole second that is not before a time: nothing is ever early.
+pub(super) fn second_of(ms: i64) -> i64 {
+    ms.div_euclid(1_000) + i64::from(ms.rem_euclid(1_000) > 0)
 }
 
 fn read_number<T: std::str::FromStr + Default>(text: &[u8]) -> T {

@@ -6,13 +6,13 @@ use futures_util::future::join_all;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
 use windlass_core::{Error, QueueName, Result, State, Timestamp, Transition, WorkerId};
 
-use super::claim::{Asking, LeaseKnown};
 use super::epoch::{self, Entry};
 use super::id::Id;
 use super::moves::{Reported, RunEnd};
 use super::record::Tail;
 use super::row::{LARGE_BYTES, Row};
 use super::{AT_ONCE, Shared, scripts};
+use crate::redis::asking::{Asking, Claiming, LeaseKnown};
 use crate::redis::fleet::Fleet;
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, Sort, next};
@@ -66,13 +66,15 @@ impl Shared {
             self.apply_others(&chunk, &mut outcomes).await?;
         }
         let mut behind = match &params.then_claim {
-            Some(claim) if !successes.is_empty() => match self.lease_of(&claim.worker).await {
-                Ok(lease) => {
-                    self.learn(&claim.quotas);
-                    Some(Behind { asking: Asking::new(claim), lease, rows: None })
+            Some(claim) if !successes.is_empty() => {
+                match self.fleet.lease_of(&claim.worker).await {
+                    Ok(lease) => {
+                        self.learn(&claim.quotas);
+                        Some(Behind { asking: Asking::new(claim, |_| true), lease, rows: None })
+                    }
+                    Err(_) => None,
                 }
-                Err(_) => None,
-            },
+            }
             _ => None,
         };
         let (mut last, count) = (behind.as_mut(), successes.chunks(AT_ONCE).len());
@@ -182,7 +184,7 @@ impl Shared {
                 group.add_to(&mut call, number, worker, proof);
             }
             if let Some(behind) = &claims {
-                behind.asking.add_to(&mut call, &queues, behind.lease, is_cluster);
+                behind.asking.add_to::<Self>(&mut call, &queues, behind.lease, is_cluster);
             }
             let mut reply = Fleet::ask_over(&mut line, call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;
@@ -199,7 +201,8 @@ impl Shared {
             }
             self.fleet.common.wakes.tell(news);
             if let Some(behind) = claims {
-                behind.rows = self.read_claim_behind(claimed, &mut behind.asking, now).transpose();
+                behind.rows =
+                    behind.asking.read_behind::<Self>(claimed, now, is_cluster).transpose();
             }
         }
         Ok(outcomes)

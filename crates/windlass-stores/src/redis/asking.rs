@@ -1,0 +1,274 @@
+//! A claim as it is asked for in calls of a bounded size, and what came of it: what both layouts have in common.
+
+use futures_util::future::join_all;
+use windlass_core::store::{ClaimParams, Quota};
+use windlass_core::{Error, QueueName, Reason, Result, Timestamp, WorkerId};
+
+use super::error::strange;
+use super::fleet::Fleet;
+use super::reply::{Reply, next};
+use super::script::Call;
+
+/// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
+pub(super) const AT_ONCE: usize = 200;
+
+/// The parts of an answer as they are taken one after the other.
+pub(super) type Answers = std::vec::IntoIter<Reply>;
+
+/// What a claim knows of its worker's lease.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LeaseKnown {
+    /// The script looks it up by itself: everything is on one server.
+    ToServer,
+    /// The fleet's keys may be on another: it was looked up just before. A queue refuses a worker that
+    /// was declared lost since.
+    Until(i64),
+}
+
+/// A claim of which a part is still to be asked for.
+#[derive(Clone)]
+pub(super) struct Asking {
+    worker: WorkerId,
+    quotas: Vec<Quota>,
+    limit: usize,
+    suspects: usize,
+}
+
+/// What one quota has given.
+pub(super) struct Share<R> {
+    quota: usize,
+    rows: Vec<R>,
+}
+
+/// What a script has found.
+pub(super) enum Found<R> {
+    Shares(Vec<Share<R>>),
+    /// The lease is over, as far as the caller knows it.
+    Overdue,
+    Gone,
+}
+
+/// What a layout has to do with claims.
+pub(super) trait Claiming {
+    /// A task that was claimed.
+    type Row;
+
+    fn fleet(&self) -> &Fleet;
+
+    /// In front of a queue's keys.
+    fn stem(&self, queue: &QueueName) -> String;
+
+    /// The script that claims.
+    fn script(&self) -> &'static super::script::Script;
+
+    /// Adds to a call what it says of a quota beside its queue and its size.
+    fn add_quota(call: &mut Call, quota: &Quota);
+
+    /// Reads what a queue has given to a worker.
+    fn read_rows(
+        queue: &QueueName,
+        worker: &WorkerId,
+        now: Timestamp,
+        parts: Answers,
+    ) -> Result<Vec<Self::Row>>;
+
+    /// True for a task that is likely to be the cause of crashes.
+    fn is_suspect(row: &Self::Row) -> bool;
+
+    /// The keys of a call that claims: its queues and, where one call may name both, the fleet.
+    fn claim_stems(&self, queues: &[QueueName]) -> Vec<String> {
+        let mut stems: Vec<_> = queues.iter().map(|queue| self.stem(queue)).collect();
+        if !self.fleet().common.options.is_cluster() {
+            stems.push(self.fleet().stem().to_owned());
+        }
+        stems
+    }
+}
+
+impl Asking {
+    pub(super) fn new(params: &ClaimParams, is_served: impl Fn(&Quota) -> bool) -> Self {
+        let is_wanted = |quota: &&Quota| quota.at_most > 0 && is_served(quota);
+        Self {
+            worker: params.worker.clone(),
+            quotas: params.quotas.iter().filter(is_wanted).cloned().collect(),
+            limit: params.limit,
+            suspects: params.suspects_at_most,
+        }
+    }
+
+    pub(super) fn is_served(&self) -> bool {
+        self.limit == 0 || self.quotas.is_empty()
+    }
+
+    /// The queues of the next call: all of them, or on a Cluster those of the first.
+    pub(super) fn queues(&self, is_cluster: bool) -> Vec<QueueName> {
+        let mut queues: Vec<QueueName> = Vec::new();
+        for quota in self.next_quotas(is_cluster) {
+            if !queues.contains(&quota.queue) {
+                queues.push(quota.queue.clone());
+            }
+        }
+        queues
+    }
+
+    /// The calls to send one behind the other. After one that was full the next will likely be, too;
+    /// with several quotas it takes the answer to know what is left of each.
+    fn pieces(&self, is_going_well: bool) -> Vec<Self> {
+        let mut pieces = vec![self.clone()];
+        if is_going_well && self.quotas.len() == 1 {
+            let wanted = self.limit.min(self.quotas[0].at_most);
+            for at in (AT_ONCE..wanted).step_by(AT_ONCE) {
+                let mut quotas = self.quotas.clone();
+                quotas[0].at_most = wanted - at;
+                pieces.push(Self { quotas, limit: wanted - at, suspects: 0, ..self.clone() });
+            }
+        }
+        pieces
+    }
+
+    fn next_quotas(&self, is_cluster: bool) -> &[Quota] {
+        match is_cluster {
+            true => &self.quotas[..1],
+            false => &self.quotas,
+        }
+    }
+
+    /// Adds its arguments to a call whose keys begin with `queues`.
+    pub(super) fn add_to<L: Claiming>(
+        &self,
+        call: &mut Call,
+        queues: &[QueueName],
+        lease: LeaseKnown,
+        is_cluster: bool,
+    ) {
+        let quotas = self.next_quotas(is_cluster);
+        call.add(self.worker.as_str());
+        match lease {
+            LeaseKnown::ToServer => call.add("fleet"),
+            LeaseKnown::Until(until) => call.add(until),
+        }
+        call.add(self.limit.min(AT_ONCE));
+        call.add(self.suspects);
+        call.add(quotas.len());
+        for quota in quotas {
+            let at = queues.iter().position(|queue| *queue == quota.queue).unwrap_or_default();
+            call.add(at + 1);
+            call.add(quota.at_most.min(AT_ONCE));
+            L::add_quota(call, quota);
+        }
+    }
+
+    fn read<L: Claiming>(&self, reply: Reply, now: Timestamp) -> Result<Found<L::Row>> {
+        let mut parts = reply.list()?;
+        match next(&mut parts, "claim")?.number()? {
+            1 => {}
+            2 => return Ok(Found::Overdue),
+            3 => return Ok(Found::Gone),
+            _ => return Err(strange("claim")),
+        }
+        let mut shares = Vec::new();
+        for share in parts {
+            let mut parts = share.list()?;
+            let at = usize::try_from(next(&mut parts, "claim")?.number()?).unwrap_or(0);
+            let quota = at.checked_sub(1).filter(|at| *at < self.quotas.len());
+            let quota = quota.ok_or_else(|| strange("claim"))?;
+            let rows = L::read_rows(&self.quotas[quota].queue, &self.worker, now, parts)?;
+            shares.push(Share { quota, rows });
+        }
+        Ok(Found::Shares(shares))
+    }
+
+    /// Takes off what was found; what came up short has nothing more to give.
+    fn subtract<L: Claiming>(&mut self, shares: &[Share<L::Row>], is_cluster: bool) {
+        let asked = if is_cluster { 1 } else { self.quotas.len() };
+        let cut = self.limit.min(AT_ONCE);
+        let rows = || shares.iter().flat_map(|share| &share.rows);
+        let suspects = rows().filter(|row| L::is_suspect(row)).count();
+        let count = rows().count();
+        self.limit = self.limit.saturating_sub(count);
+        self.suspects = self.suspects.saturating_sub(suspects);
+        if count < cut {
+            self.quotas.drain(..asked.min(self.quotas.len()));
+            return;
+        }
+        for share in shares {
+            // Gone, when a call before this one came up short.
+            if let Some(quota) = self.quotas.get_mut(share.quota) {
+                quota.at_most = quota.at_most.saturating_sub(share.rows.len());
+            }
+        }
+        self.quotas.retain(|quota| quota.at_most > 0);
+    }
+
+    /// Takes a reply to a claim that came with an apply; `None` when it has to be asked again.
+    pub(super) fn read_behind<L: Claiming>(
+        &mut self,
+        reply: Reply,
+        now: Timestamp,
+        is_cluster: bool,
+    ) -> Result<Option<Vec<L::Row>>> {
+        match self.read::<L>(reply, now)? {
+            Found::Shares(shares) => {
+                self.subtract::<L>(&shares, is_cluster);
+                Ok(Some(shares.into_iter().flat_map(|share| share.rows).collect()))
+            }
+            Found::Overdue => Ok(None),
+            Found::Gone => Err(lost(&self.worker)),
+        }
+    }
+}
+
+impl Fleet {
+    /// What is known of a worker's lease; an error for one that is known to be gone.
+    pub(super) async fn lease_of(&self, worker: &WorkerId) -> Result<LeaseKnown> {
+        if !self.common.options.is_cluster() {
+            return Ok(LeaseKnown::ToServer);
+        }
+        Ok(LeaseKnown::Until(self.look_up_lease(worker).await?))
+    }
+}
+
+/// Asks until a claim is served; `rows` are those that it has already.
+pub(super) async fn ask<L: Claiming>(
+    layout: &L,
+    asking: &mut Asking,
+    lease: LeaseKnown,
+    mut rows: Vec<L::Row>,
+) -> Result<Vec<L::Row>> {
+    let is_cluster = layout.fleet().common.options.is_cluster();
+    while !asking.is_served() {
+        let pieces = asking.pieces(!rows.is_empty());
+        let calls = pieces.iter().map(|piece| ask_for_piece(layout, piece, lease));
+        // One behind the other, without waiting for answers in between.
+        for found in join_all(calls).await {
+            match found? {
+                Found::Shares(shares) => {
+                    asking.subtract::<L>(&shares, is_cluster);
+                    rows.extend(shares.into_iter().flat_map(|share| share.rows));
+                }
+                Found::Gone if rows.is_empty() => return Err(lost(&asking.worker)),
+                Found::Gone | Found::Overdue => return Ok(rows),
+            }
+        }
+    }
+    Ok(rows)
+}
+
+async fn ask_for_piece<L: Claiming>(
+    layout: &L,
+    asking: &Asking,
+    lease: LeaseKnown,
+) -> Result<Found<L::Row>> {
+    let options = &layout.fleet().common.options;
+    let queues = asking.queues(options.is_cluster());
+    let stems = layout.claim_stems(&queues);
+    let mut call = layout.script().on(&stems).arg(options.told_time());
+    asking.add_to::<L>(&mut call, &queues, lease, options.is_cluster());
+    let mut reply = layout.fleet().ask(call).await?.list()?;
+    let now = next(&mut reply, "claim")?.time()?;
+    asking.read::<L>(next(&mut reply, "claim")?, now)
+}
+
+fn lost(worker: &WorkerId) -> Error {
+    Error::lease_lost(format!("claim for worker {worker}")).reason_is(Reason::WorkerLost)
+}
