@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use windlass_core::store::{Applied, Inserted};
+use windlass_core::store::{Applied, Inserted, Refusal};
 use windlass_core::{State, TaskId};
 use windlass_testkit::asynq::{GoError, GoRun, GoServer, GoTask, Keys, LEASE_EXPIRED};
 use windlass_testkit::draft::{draft, held_for, until_finished};
-use windlass_testkit::scene::{Scene, completed};
+use windlass_testkit::scene::{Scene, completed, failed};
 
 use crate::ground::Ground;
 
@@ -104,7 +104,7 @@ async fn what_go_wrote_in_a_header_reaches_the_handler() {
     let worker = scene.worker().await;
     let run = scene.take(&worker, &TaskId::new("one")).await;
     assert_eq!(run.spec.extras.metadata["tenant"], "a");
-    scene.finish_as(&run, windlass_testkit::scene::failed("boom"), State::Retrying).await;
+    scene.finish_as(&run, failed("boom"), State::Retrying).await;
     let info = ground.peer.task_info("main", "one").await.unwrap();
     assert_eq!(info.message.headers["tenant"], "a");
 }
@@ -180,4 +180,44 @@ async fn windlass_takes_over_from_its_own_before_go_does() {
     assert!(matches!(scene.finish(&run, completed()).await, Applied::Refused(_)));
     scene.finish_as(&again, completed(), State::Completed).await;
     ground.sound("after the second run").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_reports_at_once_one_counts_and_the_other_is_told_so() {
+    const COUNT: usize = 200;
+    let (ground, scene, server) = fleet().await;
+    scene.submit_all(vec![draft().retention(Duration::ZERO); COUNT]).await;
+    let mut theirs = Vec::new();
+    while theirs.len() < COUNT {
+        theirs.push(dequeue(&server).await);
+    }
+    ground.advance(SECOND * 61);
+    scene.expire().await;
+    let worker = scene.worker().await;
+    let tasks = scene.claim(&worker, COUNT).await;
+    let reports: Vec<_> = tasks.iter().map(|task| scene.transition(task, failed("boom"))).collect();
+    let peer = ground.peer.clone();
+    // Each of these was halted between the look at its clock and its write.
+    let late = tokio::spawn(async move {
+        let mut accepted = Vec::new();
+        for run in theirs.iter().rev() {
+            if peer.finish(run).await.is_ok() {
+                accepted.push(TaskId::new(&run.message.id));
+            }
+        }
+        accepted
+    });
+    let outcomes = scene.apply(&worker, reports).await;
+    let accepted = late.await.unwrap();
+    for (task, outcome) in tasks.iter().zip(&outcomes) {
+        let is_theirs = accepted.contains(&task.id);
+        let expected = match is_theirs {
+            true => Applied::Refused(Refusal::Gone),
+            false => Applied::Applied(State::Retrying),
+        };
+        assert_eq!(*outcome, expected, "{} of them were Go's", accepted.len());
+    }
+    ground.sound("after all reports").await;
+    let ours = i64::try_from(COUNT - accepted.len()).unwrap();
+    assert_eq!(ground.peer.history("main", 1).await, [(200, ours)]);
 }
