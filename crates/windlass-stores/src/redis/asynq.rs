@@ -27,6 +27,7 @@ mod record;
 mod row;
 mod scripts;
 mod tend;
+mod told;
 mod wait;
 
 use std::fmt;
