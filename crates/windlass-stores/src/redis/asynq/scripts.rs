@@ -37,6 +37,7 @@ scripts! {
     QUEUES = "queues";
     RECOVER = "recover";
     REGROUP = "regroup";
+    SHOW = "show";
     TEND = "tend";
     WORKERS = "workers";
 }
