@@ -28,6 +28,7 @@ mod row;
 mod scripts;
 mod stray;
 mod tend;
+mod told;
 mod wait;
 
 use std::fmt;

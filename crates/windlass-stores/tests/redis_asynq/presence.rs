@@ -30,8 +30,7 @@ async fn a_worker_shows_as_a_server_with_what_it_runs_until_it_leaves() {
         ..WorkerCard::default()
     };
     stage.scene.store.beat(Beat { card, ..stage.scene.sign(&run.worker) }).await.unwrap();
-    // The first beat of the scene had an empty card: its name stays.
-    let server = format!(":0:{}", run.worker);
+    let server = format!("h:7:{}", run.worker);
     let key = format!("{}:servers:{{{server}}}", stage.prefix);
     let stored: Vec<u8> = stage.send_all("GET", &[key.as_bytes()]).await;
     let info: ServerInfo = decode(&stored);
@@ -50,12 +49,12 @@ async fn a_worker_shows_as_a_server_with_what_it_runs_until_it_leaves() {
     assert_eq!((info.task_type.as_str(), &info.task_payload[..]), ("work", &b"{\"n\":1}"[..]));
     assert_eq!(info.deadline.unwrap().seconds, START + 300);
     stage.scene.leave(&run.worker).await;
-    for key in [key, workers] {
+    for key in [&key, &workers] {
         let left: i64 = stage.send_all("EXISTS", &[key.as_bytes()]).await;
         assert_eq!(left, 0, "{key}");
     }
-    let shown: i64 = stage.send_all("ZCARD", &[set.as_bytes()]).await;
-    assert_eq!(shown, 0);
+    let shown: Option<i64> = stage.send_all("ZSCORE", &[set.as_bytes(), key.as_bytes()]).await;
+    assert_eq!(shown, None);
 }
 
 /// Waits until somebody listens to a channel.

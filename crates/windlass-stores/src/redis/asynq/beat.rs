@@ -45,7 +45,6 @@ impl Shared {
         if !is_known {
             self.register_again().await?;
         }
-        self.names.add(queues.iter().cloned());
         let cancels = self.renew(beat, &queues, now).await?;
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
         if let Some(known) = &beat.held {

@@ -1,29 +1,29 @@
 //! Which queues there are: those that this process has put on record, and those that others have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use windlass_core::{QueueName, Result};
 
 use super::Shared;
 
-/// The queues that this process knows to be on record.
+/// How long a queue counts as on record: someone may remove it with asynq's tools, and then sees nothing of what
+/// is written for it.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+
+/// The queues that this process knows to be on record, and since when.
 #[derive(Default)]
-pub(super) struct Names(RwLock<BTreeSet<QueueName>>);
+pub(super) struct Names(RwLock<BTreeMap<QueueName, Instant>>);
 
 impl Names {
     fn has(&self, queue: &QueueName) -> bool {
-        self.0.read().contains(queue)
+        self.0.read().get(queue).is_some_and(|since| since.elapsed() < KNOWN_FOR)
     }
 
-    pub(super) fn add(&self, queues: impl IntoIterator<Item = QueueName>) {
-        self.0.write().extend(queues);
-    }
-
-    /// Forgets a queue that someone has removed: it is put on record again before something is written
-    /// for it.
-    fn keep_only(&self, queues: &[QueueName]) {
-        self.0.write().retain(|queue| queues.contains(queue));
+    fn add(&self, queues: impl IntoIterator<Item = QueueName>) {
+        let now = Instant::now();
+        self.0.write().extend(queues.into_iter().map(|queue| (queue, now)));
     }
 }
 
@@ -45,14 +45,12 @@ impl Shared {
 
     /// All queues on record, by name.
     pub(super) async fn all_queues(&self) -> Result<Vec<QueueName>> {
-        let queues = self.fleet.queue_names().await?;
-        self.names.keep_only(&queues);
-        Ok(queues)
+        self.fleet.queue_names().await
     }
 
-    /// Puts queues on record again that this process has written for, if the data are not those that it knew.
+    /// Puts queues on record again that this process has written for: the data are not those that it knew.
     pub(super) async fn register_again(&self) -> Result<()> {
-        let known: Vec<_> = std::mem::take(&mut *self.names.0.write()).into_iter().collect();
+        let known: Vec<_> = std::mem::take(&mut *self.names.0.write()).into_keys().collect();
         self.register_queues(&known).await
     }
 }

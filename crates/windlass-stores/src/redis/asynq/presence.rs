@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::{try_join, try_join_all};
 use parking_lot::Mutex;
 use prost::Message;
 use redis::Cmd;
@@ -12,7 +12,7 @@ use windlass_core::store::{Beat, RunOrder, WorkerCard};
 use windlass_core::{Claimed, QueueName, Result, Timestamp, WorkerId};
 
 use super::message::{Instant, ServerInfo, WorkerInfo};
-use super::{Shared, keys};
+use super::{Shared, keys, scripts};
 
 /// How long what is shown counts, at least: two of asynq's own beats.
 const SHOWN_MIN: Duration = Duration::from_secs(10);
@@ -116,23 +116,18 @@ impl Shared {
             add.arg(set).arg(until).arg(key);
             commands.push(add);
         }
-        let mut write = redis::cmd("SETEX");
-        write.arg(&server).arg(ttl).arg(info.encode_to_vec());
-        commands.push(write);
-        commands.push(delete(&workers));
-        if !tasks.is_empty() {
-            let mut write = redis::cmd("HSET");
-            write.arg(&workers);
-            for (id, task) in tasks {
-                write.arg(id).arg(task.encode_to_vec());
-            }
-            let mut expire = redis::cmd("EXPIRE");
-            expire.arg(&workers).arg(ttl);
-            commands.extend([write, expire]);
+        let mut call = scripts::SHOW
+            .on(&[&server, &workers])
+            .arg(self.options().told_time())
+            .arg(ttl)
+            .arg(info.encode_to_vec());
+        for (id, task) in tasks {
+            call.add(id);
+            call.add(task.encode_to_vec());
         }
         // One behind the other, without waiting for answers.
         let sent = commands.iter().map(|command| self.fleet.link.command("show a worker", command));
-        try_join_all(sent).await.map(drop)
+        try_join(try_join_all(sent), self.ask(call)).await.map(drop)
     }
 
     /// What is to be shown of a worker, and of what it runs.
@@ -140,11 +135,9 @@ impl Shared {
         let card = &beat.card;
         let mut state = self.presence.0.lock();
         let server = format!("{}:{}:{}", card.host, card.pid, beat.worker);
-        let shown = state
-            .shown
-            .entry(beat.worker.clone())
-            .or_insert_with(|| Shown { server, since: now })
-            .clone();
+        let since = state.shown.get(&beat.worker).map_or(now, |shown| shown.since);
+        let shown = Shown { server, since };
+        state.shown.insert(beat.worker.clone(), shown.clone());
         let own = state.running.iter().filter(|(_, (worker, _))| *worker == beat.worker);
         let tasks = own.take(TASKS_SHOWN).map(|((queue, id), (_, task))| {
             let info = WorkerInfo {

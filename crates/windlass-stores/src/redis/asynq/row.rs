@@ -3,29 +3,15 @@
 //! Whatever changes a task otherwise than by a plain submit, claim, success or promote looks at it, lets
 //! [`windlass_core::state`] decide, and has it placed if nothing has happened to it meanwhile.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use windlass_core::history::{Entry, Happening, History, Run};
+use windlass_core::history::Run;
 use windlass_core::state::Held;
-use windlass_core::store::Parts;
-use windlass_core::task::{Progress, Spec};
-use windlass_core::{
-    Claimed, Epoch, Kind, Lease, Priority, QueueName, Result, State, TaskId, TaskRecord, Timestamp,
-};
+use windlass_core::task::Progress;
+use windlass_core::{Epoch, Lease, QueueName, Result, State, TaskId, Timestamp};
 
 use super::message::TaskMessage;
 use super::record::{ClaimMark, Done, MAX_CRASHES, Own};
 use crate::redis::reply::{Reply, next};
-
-/// The kind that is shown for a message that cannot be read.
-const UNREADABLE: &str = "unreadable";
-/// What a run of a task without timeout and deadline may take; so it is in Go.
-const TIMEOUT_UNSAID: Duration = Duration::from_secs(1_800);
-/// As good as none, for a task that has only a deadline.
-const TIMEOUT_NONE: Duration = Duration::from_secs(365 * 86_400);
-/// Where the name of its group is shown.
-const GROUP: &str = "asynq.group";
 
 /// Where a task stands, in asynq's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +68,7 @@ pub(super) struct Row {
     pub(super) is_readable: bool,
     pub(super) pending_since_ms: Option<i64>,
     pub(super) has_lock: bool,
-    group: Option<String>,
+    pub(super) group: Option<String>,
     pub(super) own: Own,
     /// The same as it was stored.
     pub(super) own_stored: Bytes,
@@ -90,10 +76,10 @@ pub(super) struct Row {
     pub(super) crashes: u32,
     pub(super) is_cancel_requested: bool,
     is_cancelled: bool,
-    progress: Option<Progress>,
+    pub(super) progress: Option<Progress>,
     pub(super) done: Option<Done>,
-    result: Option<Bytes>,
-    seen_at: Timestamp,
+    pub(super) result: Option<Bytes>,
+    pub(super) seen_at: Timestamp,
 }
 
 /// What a claim brings of a task.
@@ -219,21 +205,12 @@ impl Row {
             && self.claim.as_ref().is_some_and(|claim| claim.lease == self.score_number())
     }
 
-    fn score_number(&self) -> Option<i64> {
+    pub(super) fn score_number(&self) -> Option<i64> {
         self.score.split('.').next().unwrap_or_default().parse().ok()
     }
 
-    fn score_time(&self) -> Option<Timestamp> {
+    pub(super) fn score_time(&self) -> Option<Timestamp> {
         self.score_number().map(|second| Timestamp::from_millis(second.saturating_mul(1_000)))
-    }
-
-    /// How it succeeded, unless someone else has completed it since.
-    fn done(&self) -> Option<Done> {
-        let is_its = |done: &Done| {
-            let until = done.finished_at.after(Duration::from_millis(done.retention_ms));
-            Some(second_of(until.as_millis())) == self.score_number()
-        };
-        self.done.filter(|done| self.place != Place::Completed || is_its(done))
     }
 
     /// The present or last claim by windlass; none while a Go worker has it.
@@ -258,7 +235,7 @@ impl Row {
     }
 
     /// True when it lies in the archive since windlass put it there; a Go worker may have done so later.
-    fn is_archived_here(&self) -> bool {
+    pub(super) fn is_archived_here(&self) -> bool {
         let finished = self.own.finished_ms;
         finished > 0 && self.score_number() == Some(finished.div_euclid(1_000))
     }
@@ -299,188 +276,6 @@ impl Row {
             worker: claim.worker.clone(),
             claimed_at: claim.claimed_at,
         })
-    }
-
-    pub(super) fn retention(&self) -> Duration {
-        let seconds = u64::try_from(self.message.retention).unwrap_or(0);
-        let ms = match (self.done(), self.own.retention_ms) {
-            (Some(done), _) => done.retention_ms,
-            (None, 0) => seconds.saturating_mul(1_000),
-            (None, ms) => ms,
-        };
-        Duration::from_millis(ms)
-    }
-
-    /// When it was submitted. A task of Go's does not tell: then the earliest that is known of it.
-    pub(super) fn created_at(&self) -> Timestamp {
-        if self.own.created_ms > 0 {
-            return Timestamp::from_millis(self.own.created_ms);
-        }
-        let since = self.claim.as_ref().and_then(|claim| claim.since.parse::<i64>().ok());
-        let pending = self.pending_since_ms.or(since.map(|ns| ns / 1_000_000));
-        let seconds = [self.message.last_failed_at, self.message.completed_at];
-        let told = seconds.into_iter().filter(|second| *second > 0).map(|second| second * 1_000);
-        let earliest = pending.or_else(|| told.min());
-        let earliest = earliest.map(Timestamp::from_millis);
-        earliest
-            .or_else(|| self.score_time().filter(|at| *at <= self.seen_at))
-            .unwrap_or(self.seen_at)
-    }
-
-    pub(super) fn finished_at(&self) -> Option<Timestamp> {
-        match self.place {
-            Place::Completed => self
-                .done()
-                .map(|done| done.finished_at)
-                .or(Some(Timestamp::from_millis(self.message.completed_at.saturating_mul(1_000)))),
-            Place::Archived if self.is_archived_here() => {
-                Some(Timestamp::from_millis(self.own.finished_ms))
-            }
-            Place::Archived => self.score_time(),
-            Place::Active
-            | Place::Pending
-            | Place::Scheduled
-            | Place::Retry
-            | Place::Aggregating => None,
-        }
-    }
-
-    /// True when it was kept its time.
-    pub(super) fn is_over(&self, now: Timestamp) -> bool {
-        let until = match (self.state(), self.done()) {
-            (State::Completed, None) => self.score_time(),
-            (State::Completed | State::Cancelled, _) => {
-                self.finished_at().map(|at| at.after(self.retention()))
-            }
-            _ => None,
-        };
-        until.is_some_and(|until| until <= now)
-    }
-
-    fn updated_at(&self) -> Timestamp {
-        let told = [
-            Some(self.created_at()),
-            Some(Timestamp::from_millis(self.own.updated_ms)),
-            self.pending_since_ms.map(Timestamp::from_millis),
-            self.last_claim().map(|claim| claim.claimed_at),
-            self.finished_at(),
-        ];
-        told.into_iter().flatten().max().unwrap_or_default()
-    }
-
-    /// When it is, or was last, due later. The score rules where someone else has moved it.
-    fn run_at(&self) -> Option<Timestamp> {
-        let exact = Some(self.own.run_at_ms).filter(|ms| *ms > 0);
-        match self.place {
-            Place::Scheduled | Place::Retry => {
-                let exact = exact.filter(|ms| Some(second_of(*ms)) == self.score_number());
-                exact.map(Timestamp::from_millis).or_else(|| self.score_time())
-            }
-            _ => exact.map(Timestamp::from_millis),
-        }
-    }
-
-    fn started_at(&self) -> Option<Timestamp> {
-        if let (Place::Completed, Some(done)) = (self.place, self.done()) {
-            let took = done.took_ms?;
-            return Some(Timestamp::from_millis(done.finished_at.as_millis() - took));
-        }
-        let is_of_last = self.claim.as_ref().is_some_and(|claim| claim.number == self.own.applied);
-        let told = Some(self.own.started_ms).filter(|ms| *ms > 0 && is_of_last);
-        told.filter(|_| self.place != Place::Active).map(Timestamp::from_millis)
-    }
-
-    fn history(&self) -> History {
-        let mut history = self.own.history();
-        let message = &self.message;
-        // What a Go worker has left of a failure.
-        if history.entries().is_empty() && message.last_failed_at > 0 {
-            history.push(Entry {
-                what: Happening::Failed,
-                at: Timestamp::from_millis(message.last_failed_at.saturating_mul(1_000)),
-                run: None,
-                error: Some(message.error_msg.clone()),
-                by: None,
-                again: None,
-            });
-        }
-        history
-    }
-
-    fn spec(&self) -> Spec {
-        let message = &self.message;
-        let mut extras = self.own.extras();
-        extras.metadata.clone_from(&message.headers);
-        if let Some(group) = self.group.clone().filter(|_| self.place == Place::Aggregating) {
-            extras.metadata.insert(GROUP.into(), group);
-        }
-        if extras.deadline.is_none() && message.deadline > 0 {
-            extras.deadline = Some(Timestamp::from_millis(message.deadline.saturating_mul(1_000)));
-        }
-        let timeout = match (self.own.timeout_ms, u64::try_from(message.timeout).unwrap_or(0)) {
-            (0, 0) if message.deadline > 0 => TIMEOUT_NONE,
-            (0, 0) => TIMEOUT_UNSAID,
-            (0, seconds) => Duration::from_secs(seconds),
-            (ms, _) => Duration::from_millis(ms),
-        };
-        Spec {
-            max_retries: u32::try_from(message.retry).unwrap_or(0),
-            max_crashes: self.max_crashes(),
-            timeout,
-            retention: self.retention(),
-            extras,
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::stored(if self.is_readable { &self.message.r#type } else { UNREADABLE })
-    }
-
-    /// The record as callers see it.
-    pub(super) fn into_record(self, parts: Parts) -> TaskRecord {
-        let claim = self.last_claim();
-        TaskRecord {
-            kind: self.kind(),
-            priority: Priority::Normal,
-            state: self.state(),
-            spec: self.spec(),
-            attempts: self.attempts(),
-            crashes: self.crashes,
-            epoch: self.epoch(),
-            worker: claim.map(|claim| claim.worker.clone()),
-            is_cancel_requested: self.is_cancel_requested && self.place == Place::Active,
-            created_at: self.created_at(),
-            updated_at: self.updated_at(),
-            run_at: self.run_at(),
-            claimed_at: claim.map(|claim| claim.claimed_at),
-            started_at: self.started_at(),
-            finished_at: self.finished_at(),
-            history: if parts.history { self.history() } else { History::default() },
-            idempotency_key: self.own.idempotency_key,
-            id: self.id,
-            queue: self.queue,
-            payload: if parts.payload { self.message.payload } else { Bytes::new() },
-            result: self.result.filter(|_| parts.result),
-            progress: self.progress,
-        }
-    }
-
-    /// The task as its worker is given it.
-    pub(super) fn into_claimed(self, mark: &ClaimMark) -> Claimed {
-        Claimed {
-            epoch: Epoch(mark.number.into()),
-            kind: self.kind(),
-            priority: Priority::Normal,
-            attempts: self.attempts(),
-            crashes: self.crashes,
-            spec: self.spec(),
-            is_cancel_requested: self.is_cancel_requested,
-            created_at: self.created_at(),
-            claimed_at: mark.claimed_at,
-            id: self.id,
-            queue: self.queue,
-            payload: self.message.payload,
-        }
     }
 }
 

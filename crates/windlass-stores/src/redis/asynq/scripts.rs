@@ -36,6 +36,7 @@ scripts! {
     PRUNE = "prune";
     QUEUES = "queues";
     RECOVER = "recover";
+    SHOW = "show";
     STRAY = "stray";
     TEND = "tend";
     WORKERS = "workers";

@@ -3,6 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use windlass_core::{QueueName, Result, TaskId};
 
 use super::{Shared, keys, scripts};
@@ -123,11 +124,12 @@ impl Waiting for Shared {
 
     async fn watch_ends(&self, _tasks: &[TaskId]) -> Result<()> {
         // An id does not tell its queue.
-        for queue in self.all_queues().await? {
-            let command = watch(keys::watch(&self.stem(&queue)));
-            self.fleet.link.command("watch for ends", &command).await?;
-        }
-        Ok(())
+        let queues = self.all_queues().await?;
+        let commands: Vec<_> =
+            queues.iter().map(|queue| watch(keys::watch(&self.stem(queue)))).collect();
+        let sent =
+            commands.iter().map(|command| self.fleet.link.command("watch for ends", command));
+        try_join_all(sent).await.map(drop)
     }
 
     async fn ended(&self, tasks: Vec<TaskId>) -> Result<Vec<TaskId>> {
