@@ -60,6 +60,32 @@ async fn go_works_what_windlass_submits() {
 }
 
 #[tokio::test]
+async fn the_failures_of_both_are_in_the_timeline() {
+    let (ground, scene, server) = fleet().await;
+    let id = scene.submit(draft().max_retries(9)).await;
+    let errors = ["ours", "theirs", "theirs again", "ours again"];
+    for error in errors {
+        if error.starts_with("ours") {
+            let worker = scene.worker().await;
+            let run = scene.take(&worker, &id).await;
+            scene.finish_as(&run, failed(error), State::Retrying).await;
+        } else {
+            server.fail(&dequeue(&server).await, error, 10).await.unwrap();
+        }
+        assert_eq!(scene.record(&id).await.history.last_error(), Some(error));
+        ground.advance(SECOND * 10);
+        scene.promote().await;
+    }
+    let record = scene.record(&id).await;
+    let told: Vec<_> = record.history.entries().iter().filter_map(|e| e.error.clone()).collect();
+    // A message has room for one failure: the one before is lost when Go writes the next.
+    assert_eq!(
+        (told, record.attempts),
+        (vec!["ours".into(), errors[2].into(), errors[3].into()], 4)
+    );
+}
+
+#[tokio::test]
 async fn keys_of_windlass_are_free_when_go_is_done() {
     let (ground, scene, server) = fleet().await;
     for unique in [until_finished("key"), held_for("key", HOUR)] {
