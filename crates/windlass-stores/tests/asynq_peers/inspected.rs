@@ -105,7 +105,8 @@ async fn a_queue_that_go_pauses_gives_nothing_and_one_that_is_removed_is_gone() 
     assert_eq!(ground.peer.remove_queue("main", false).await, Err(GoError::QueueNotEmpty));
     ground.peer.remove_queue("main", true).await.unwrap();
     scene.expect_gone(&id, "after `asynq queue remove`").await;
-    scene.submit(draft()).await;
+    // A process that knew the queue puts it on record again within a minute (one in Go never does); another at once.
+    ground.scene().await.submit(draft()).await;
     ground.peer.stats("main").await.unwrap();
 }
 
@@ -113,7 +114,6 @@ async fn a_queue_that_go_pauses_gives_nothing_and_one_that_is_removed_is_gone() 
 async fn a_worker_of_windlass_is_listed_with_what_it_runs() {
     let ground = Ground::fresh().await;
     let scene = ground.scene().await;
-    let run = scene.start(draft().kind("email:welcome").payload("{\"a\":1}")).await;
     let queue = |name| QueueName::new(name).unwrap();
     let card = WorkerCard {
         host: "machine".into(),
@@ -124,7 +124,11 @@ async fn a_worker_of_windlass_is_listed_with_what_it_runs() {
         slots_used: 1,
         ..WorkerCard::default()
     };
-    let beat = Beat { card, ..scene.sign(&run.worker) };
+    let worker = scene.new_worker_id();
+    let beat = Beat { card, ..scene.sign(&worker) };
+    scene.store.beat(beat.clone()).await.unwrap();
+    let id = scene.submit(draft().kind("email:welcome").payload("{\"a\":1}")).await;
+    let run = scene.take(&worker, &id).await;
     scene.store.beat(beat).await.unwrap();
     let servers = ground.peer.servers().await;
     let (server, workers) =
