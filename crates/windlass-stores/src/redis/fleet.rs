@@ -204,7 +204,7 @@ impl Fleet {
         Ok(Begun { next_due, unclean, queues })
     }
 
-    /// Sees whether windlass has been here before, and gives the data a name if not.
+    /// Sees whether anybody has been here before, and gives the data a name if they have none.
     async fn find_data(&self) -> Result<()> {
         let born = keys::born(self.stem());
         if self.common.options.creates {
@@ -219,6 +219,8 @@ impl Fleet {
                 self.recognise(&String::from_utf8_lossy(&name));
                 Ok(())
             }
+            // Others may have been here, with data that windlass can read.
+            _ if !self.queue_names().await?.is_empty() => Ok(()),
             _ => {
                 let text = "no windlass data in this redis under this prefix";
                 Err(Error::new(ErrorKind::NotFound, text))

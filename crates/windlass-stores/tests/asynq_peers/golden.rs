@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use windlass_core::store::{Action, Applied, Changed, Depth, Filter, RunOrder};
-use windlass_core::{State, TaskId, TaskRecord, Timestamp};
+use windlass_core::{ErrorKind, State, Store, TaskId, TaskRecord, Timestamp};
+use windlass_stores::redis::asynq::AsynqStore;
+use windlass_stores::redis::driver::cmd;
 use windlass_testkit::asynq::{Keys, TaskMessage, fixture, message};
 use windlass_testkit::scene::{Scene, completed, failed};
 
@@ -112,6 +114,18 @@ async fn lists_and_counts_agree_with_the_keys() {
     assert_eq!(default.oldest_pending_at, Some(oldest));
     let dead = Filter { states: vec![State::DeadLetter], ..Filter::default() };
     assert_eq!(scene.list(dead).await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_only_go_has_used_is_opened_to_read_and_not_touched() {
+    let ground = Ground::with_fixture().await;
+    let store = AsynqStore::open(ground.options().existing()).await.unwrap();
+    assert_eq!(store.queues().await.unwrap().len(), 4);
+    store.inspect(Depth::Ping).await.unwrap();
+    let keys: Vec<String> = ground.peer.plain(cmd("KEYS").arg("*")).await;
+    assert_eq!(keys.len(), fixture::dump().0.len(), "{keys:?}");
+    let empty = AsynqStore::open(Ground::fresh().await.options().existing()).await;
+    assert!(empty.is_err_and(|error| error.kind() == ErrorKind::NotFound));
 }
 
 #[tokio::test]

@@ -59,8 +59,13 @@ impl Ground {
 
     /// The store on this database, as another process would open it.
     pub(crate) async fn open(&self) -> Arc<AsynqStore> {
+        Arc::new(AsynqStore::open(self.options()).await.unwrap())
+    }
+
+    /// How the store on this database is opened.
+    pub(crate) fn options(&self) -> RedisOptions {
         let options = RedisOptions::of_url(&format!("redis+asynq://{}", self.address)).unwrap();
-        Arc::new(AsynqStore::open(options.clock(self.clock.clone())).await.unwrap())
+        options.clock(self.clock.clone())
     }
 
     /// Whatever people do with a store, done to the store on this database.
