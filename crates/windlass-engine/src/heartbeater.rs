@@ -165,6 +165,8 @@ fn card(station: &Station) -> WorkerCard {
         name: station.settings.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
         queues: queues.weighted.iter().map(|(queue, _)| queue.clone()).collect(),
+        weights: queues.weighted.iter().map(|(_, weight)| *weight).collect(),
+        is_strict: queues.is_strict,
         slots: u32::try_from(station.slots.total()).unwrap_or(u32::MAX),
         slots_used: u32::try_from(station.slots.taken()).unwrap_or(u32::MAX),
         doing: *station.order.borrow(),

@@ -6,6 +6,7 @@
 //!   `windlass_testkit::conformance!(MySubject);` asks a store for all of them.
 //! - [`sequence`]: random sequences of calls in which a store must agree with the memory store;
 //!   `windlass_testkit::sequences!(MySubject);`.
+//! - [`asynq`]: the Go programs that share keys with the `redis+asynq://` store, in our own words.
 //! - [`audit`]: judges a torture from the logs of independent processes and a dump of the store.
 //! - [`faults`]: a store that fails on demand, around one that works.
 //! - [`fleet`]: workers on one store in memory, driven by paused time.
@@ -18,6 +19,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test kit says what it expected by panicking")]
 
+pub mod asynq;
 pub mod audit;
 pub mod clock;
 pub mod conformance;

@@ -24,6 +24,11 @@ pub struct WorkerCard {
     pub version: String,
     /// The queues it serves.
     pub queues: Vec<QueueName>,
+    /// Their weights, in the same order; all alike when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weights: Vec<u32>,
+    /// It serves them in this order, the next only while those before are empty.
+    pub is_strict: bool,
     /// How many tasks it can run at once.
     pub slots: u32,
     /// How many it runs now.

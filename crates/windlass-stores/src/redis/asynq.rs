@@ -26,6 +26,7 @@ mod read;
 mod record;
 mod row;
 mod scripts;
+mod stray;
 mod tend;
 mod told;
 mod wait;
@@ -78,8 +79,8 @@ struct Shared {
 struct Together {
     names: Names,
     presence: Presence,
-    /// Where the search for groups that nobody names goes on.
-    group_cursor: Mutex<u64>,
+    /// Where the walk through all keys goes on.
+    walk_cursor: Mutex<u64>,
 }
 
 impl Deref for Shared {

@@ -184,9 +184,7 @@ impl Shared {
                 reports.iter().map(|report| (&report.transition.lease.task, *report)).collect();
             let ids: Vec<_> = by_id.keys().map(|id| (*id).clone()).collect();
             let (now, rows) = self.look(queue, &ids).await?;
-            for row in &rows {
-                outcomes[by_id[&row.id].at] = LOST;
-            }
+            // One that is gone when it is looked at again is neither judged nor placed: it stays gone.
             let is_missing = |report: &&Report<'_>| {
                 !rows.iter().any(|row| row.id == report.transition.lease.task)
             };

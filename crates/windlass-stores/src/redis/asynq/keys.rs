@@ -97,11 +97,16 @@ pub fn all_ends(prefix: &str) -> String {
     format!("wl:{prefix}:{{*}}:ends")
 }
 
-/// The queue and the name of a group, from the key of its set.
-pub fn read_group<'a>(prefix: &str, key: &'a str) -> Option<(QueueName, &'a str)> {
+/// A pattern for all keys of asynq that belong to a queue.
+pub fn all_of_queues(prefix: &str) -> String {
+    format!("{prefix}:{{*}}:*")
+}
+
+/// The queue of a key, and what follows the queue's stem in its name.
+pub fn read<'a>(prefix: &str, key: &'a str) -> Option<(QueueName, &'a str)> {
     let rest = key.strip_prefix(prefix)?.strip_prefix(":{")?;
-    let (queue, group) = rest.split_once("}:g:")?;
-    Some((QueueName::stored(queue), group))
+    let (queue, part) = rest.split_once("}:")?;
+    Some((QueueName::stored(queue), part))
 }
 
 #[cfg(test)]
@@ -116,8 +121,8 @@ mod tests {
         assert_eq!(bell(&stem), "wl:asynq:{mail}:bell");
         assert_eq!(server(PREFIX, "h:1:x"), "asynq:servers:{h:1:x}");
         assert_eq!(workers_of(PREFIX, "h:1:x"), "asynq:workers:{h:1:x}");
-        let group = read_group(PREFIX, "asynq:{mail}:g:digest:7");
-        assert_eq!(group, Some((QueueName::stored("mail"), "digest:7")));
+        let group = read(PREFIX, "asynq:{mail}:g:digest:7");
+        assert_eq!(group, Some((QueueName::stored("mail"), "g:digest:7")));
     }
 
     #[test]

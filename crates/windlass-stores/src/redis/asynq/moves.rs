@@ -124,7 +124,7 @@ impl Row {
             }
             _ => None,
         };
-        let mut history = self.own.history();
+        let mut history = self.history();
         history.end_run(EndOfRun { at: now, run: self.run(), note, state });
         self.own.set_history(&history);
         if let Some(error) = failed {
@@ -204,7 +204,7 @@ impl Row {
     /// Puts a waiting or finished task at the end of the line; a finished one starts over.
     pub(super) fn rerun(mut self, now: Timestamp, by: Option<String>) -> Move {
         let (seen, state) = (self.clone(), self.state());
-        let mut history = self.own.history();
+        let mut history = self.history();
         if let (State::Completed, Some(at)) = (state, self.finished_at()) {
             history.keep_completion(at, self.run());
         }
@@ -279,7 +279,7 @@ impl Row {
     }
 
     fn note(&mut self, what: Happening, now: Timestamp, by: Option<String>) {
-        let mut history = self.own.history();
+        let mut history = self.history();
         history.asked(what, now, by);
         self.own.set_history(&history);
     }

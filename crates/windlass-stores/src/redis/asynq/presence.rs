@@ -8,7 +8,7 @@ use futures_util::future::{try_join, try_join_all};
 use parking_lot::Mutex;
 use prost::Message;
 use redis::Cmd;
-use windlass_core::store::{Beat, RunOrder};
+use windlass_core::store::{Beat, RunOrder, WorkerCard};
 use windlass_core::{Claimed, QueueName, Result, Timestamp, WorkerId};
 
 use super::message::{Instant, ServerInfo, WorkerInfo};
@@ -69,6 +69,17 @@ impl Presence {
     }
 }
 
+/// The queues of a worker with their weights. Where they are served in order, asynq's tools take the heavier
+/// for the earlier.
+fn weights(card: &WorkerCard) -> BTreeMap<String, i32> {
+    let weight = |at: usize| match card.is_strict {
+        true => card.queues.len() - at,
+        false => card.weights.get(at).map_or(1, |weight| *weight as usize),
+    };
+    let weight = |at| i32::try_from(weight(at)).unwrap_or(i32::MAX);
+    card.queues.iter().enumerate().map(|(at, queue)| (queue.to_string(), weight(at))).collect()
+}
+
 impl Shared {
     /// Shows a worker that has given a sign of life. What fails here hurts only the view.
     pub(super) async fn show(&self, beat: &Beat, now: Timestamp) {
@@ -89,8 +100,8 @@ impl Shared {
             pid: i32::try_from(card.pid).unwrap_or(0),
             server_id: beat.worker.as_str().into(),
             concurrency: i32::try_from(card.slots).unwrap_or(i32::MAX),
-            queues: card.queues.iter().map(|queue| (queue.to_string(), 1)).collect(),
-            strict_priority: false,
+            queues: weights(card),
+            strict_priority: card.is_strict,
             status: match card.doing {
                 RunOrder::Run => "active".into(),
                 RunOrder::Pause | RunOrder::Drain => "stopped".into(),

@@ -234,9 +234,22 @@ impl Row {
         epoch.0 > 0 && told.into_iter().flatten().any(|number| u128::from(number) == epoch.0)
     }
 
-    /// Runs that count: failures are in the message.
+    /// True when it lies in the archive since windlass put it there; a Go worker may have done so later.
+    pub(super) fn is_archived_here(&self) -> bool {
+        let finished = self.own.finished_ms;
+        finished > 0 && self.score_number() == Some(finished.div_euclid(1_000))
+    }
+
+    /// Runs that count: failures are in the message, but for the last one of a task that Go archives.
     pub(super) fn attempts(&self) -> u32 {
-        let runs = i32::from(matches!(self.place, Place::Active | Place::Completed));
+        let runs = i32::from(match self.place {
+            Place::Active | Place::Completed => true,
+            // What an inspector archives has not failed in that moment.
+            Place::Archived => {
+                !self.is_archived_here() && self.score_number() == Some(self.message.last_failed_at)
+            }
+            Place::Pending | Place::Scheduled | Place::Retry | Place::Aggregating => false,
+        });
         let sum = self.message.retried.saturating_add(self.own.attempts_more).saturating_add(runs);
         u32::try_from(sum).unwrap_or(0)
     }

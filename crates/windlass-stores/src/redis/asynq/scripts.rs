@@ -36,8 +36,8 @@ scripts! {
     PRUNE = "prune";
     QUEUES = "queues";
     RECOVER = "recover";
-    REGROUP = "regroup";
     SHOW = "show";
+    STRAY = "stray";
     TEND = "tend";
     WORKERS = "workers";
 }

@@ -2,12 +2,10 @@
 //!
 //! The sweep goes round and round, a few steps at each tend.
 
-use redis::{FromRedisValue, Value};
 use windlass_core::store::{Duty, DutyReport, Term};
 use windlass_core::{QueueName, Result};
 
-use super::{Shared, keys, scripts};
-use crate::redis::error::strange;
+use super::{Shared, scripts};
 use crate::redis::fleet::stale_term;
 use crate::redis::reply::next;
 
@@ -15,8 +13,6 @@ use crate::redis::reply::next;
 const STEP: usize = 200;
 /// How many steps are taken at each tend.
 const STEPS: usize = 20;
-/// How many keys one tend goes through in search of groups that nobody names.
-const KEYS_SCANNED: usize = 1_000;
 /// How many steps an operator's sweep takes at most.
 const STEPS_MAX: usize = 1_000_000;
 
@@ -39,7 +35,7 @@ impl Found {
         self.what.iter().map(|(_, count)| count).sum()
     }
 
-    fn add(&mut self, name: String, count: u64) {
+    pub(super) fn add(&mut self, name: String, count: u64) {
         match self.what.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum += count,
             None => self.what.push((name, count)),
@@ -69,7 +65,7 @@ impl Shared {
             }
             report.repaired += found.count();
         }
-        report.repaired += self.name_groups().await?;
+        report.repaired += self.mend_strays().await?;
         Ok(report)
     }
 
@@ -108,36 +104,5 @@ impl Shared {
             }
         }
         Ok(found)
-    }
-
-    /// Looks for groups that have tasks and that nobody names, a piece of all keys at a time. On a Cluster
-    /// only those are found that were named once.
-    async fn name_groups(&self) -> Result<u64> {
-        if self.options().is_cluster() {
-            return Ok(0);
-        }
-        let from = *self.group_cursor.lock();
-        let prefix = self.options().key_prefix();
-        let mut command = redis::cmd("SCAN");
-        command.arg(from).arg("MATCH").arg(format!("{prefix}:{{*}}:g:*"));
-        command.arg("COUNT").arg(KEYS_SCANNED).arg("TYPE").arg("zset");
-        let value = self.fleet.link.command("look for groups", &command).await?;
-        let (next_cursor, found) =
-            <(u64, Vec<Value>)>::from_redis_value(value).map_err(|_| strange("look for groups"))?;
-        *self.group_cursor.lock() = next_cursor;
-        let mut missing = 0;
-        for key in found {
-            let Ok(key) = String::from_redis_value(key) else { continue };
-            let Some((queue, group)) = keys::read_group(prefix, &key) else { continue };
-            let call = scripts::REGROUP
-                .on(&[self.stem(&queue)])
-                .arg(self.options().told_time())
-                .arg(group);
-            missing += self.ask(call).await?.number()?.unsigned_abs();
-        }
-        if missing > 0 {
-            tracing::warn!(missing, "groups of asynq that nobody named are named again");
-        }
-        Ok(missing)
     }
 }

@@ -63,7 +63,7 @@ impl Row {
                 .done()
                 .map(|done| done.finished_at)
                 .or(Some(Timestamp::from_millis(self.message.completed_at.saturating_mul(1_000)))),
-            Place::Archived if self.own.finished_ms > 0 => {
+            Place::Archived if self.is_archived_here() => {
                 Some(Timestamp::from_millis(self.own.finished_ms))
             }
             Place::Archived => self.score_time(),
@@ -120,16 +120,20 @@ impl Row {
         told.filter(|_| self.place != Place::Active).map(Timestamp::from_millis)
     }
 
-    fn history(&self) -> History {
+    /// What went otherwise than straight, and the last failure of a Go worker where that came later.
+    pub(super) fn history(&self) -> History {
         let mut history = self.own.history();
-        let message = &self.message;
-        // What a Go worker has left of a failure.
-        if history.entries().is_empty() && message.last_failed_at > 0 {
+        let failed_at = self.message.last_failed_at;
+        let is_told = history.entries().iter().any(|entry| {
+            let last_at = entry.again.map_or(entry.at, |again| again.last_at);
+            is_end_of_run(entry.what) && last_at.as_millis().div_euclid(1_000) >= failed_at
+        });
+        if failed_at > 0 && !is_told {
             history.push(Entry {
                 what: Happening::Failed,
-                at: Timestamp::from_millis(message.last_failed_at.saturating_mul(1_000)),
+                at: Timestamp::from_millis(failed_at.saturating_mul(1_000)),
                 run: None,
-                error: Some(message.error_msg.clone()),
+                error: Some(self.message.error_msg.clone()),
                 by: None,
                 again: None,
             });
@@ -212,4 +216,17 @@ impl Row {
             payload: self.message.payload,
         }
     }
+}
+
+/// True for what a run comes to that leaves an error in the message.
+fn is_end_of_run(what: Happening) -> bool {
+    matches!(
+        what,
+        Happening::Failed
+            | Happening::TimedOut
+            | Happening::Discarded
+            | Happening::DeadlinePassed
+            | Happening::Crashed
+            | Happening::DeadLetter
+    )
 }
