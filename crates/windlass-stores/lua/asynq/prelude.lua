@@ -66,17 +66,22 @@ local function count(queue, name, times)
 end
 
 -- Takes ids out of the list of active tasks. The newest stand at its head, the oldest at its tail; both are
--- near. What is neither costs a walk, so many of them share one.
-local NEAR, FEW = 100, 8
+-- near, and what ends together mostly stands at the same end. What is at neither costs a walk, so many of them
+-- share one: they are struck out where they stand and then removed together. No id is empty.
+local NEAR, FEW, STRUCK_OUT = 100, 8, ''
 local function leave_active(queue, ids)
   local active = queue .. 'active'
-  local is_short, far = call('LLEN', active) <= 2 * NEAR, {}
+  local is_short, far, end_of = call('LLEN', active) <= 2 * NEAR, {}, -1
   for i = 1, #ids do
     local id = ids[i]
-    if is_short or call('LPOS', active, id, 'RANK', -1, 'MAXLEN', NEAR) then
-      call('LREM', active, -1, id)
-    elseif call('LPOS', active, id, 'MAXLEN', NEAR) then
-      call('LREM', active, 1, id)
+    if #far >= FEW then
+      -- There is a walk anyway.
+      far[#far + 1] = id
+    elseif is_short or call('LPOS', active, id, 'RANK', end_of, 'MAXLEN', NEAR) then
+      call('LREM', active, end_of, id)
+    elseif call('LPOS', active, id, 'RANK', -end_of, 'MAXLEN', NEAR) then
+      end_of = -end_of
+      call('LREM', active, end_of, id)
     else
       far[#far + 1] = id
     end
@@ -85,15 +90,15 @@ local function leave_active(queue, ids)
     for i = 1, #far do call('LREM', active, -1, far[i]) end
     return
   end
-  local gone, kept, all = {}, {}, call('LRANGE', active, 0, -1)
+  local gone, all = {}, call('LRANGE', active, 0, -1)
   for i = 1, #far do gone[far[i]] = true end
   for i = 1, #all do
-    if gone[all[i]] then gone[all[i]] = nil else kept[#kept + 1] = all[i] end
+    if gone[all[i]] then
+      gone[all[i]] = nil
+      call('LSET', active, i - 1, STRUCK_OUT)
+    end
   end
-  call('DEL', active)
-  for from = 1, #kept, 4000 do
-    call('RPUSH', active, unpack(kept, from, math.min(from + 3999, #kept)))
-  end
+  call('LREM', active, 0, STRUCK_OUT)
 end
 
 -- Who holds a task by windlass's own account: `<claimed at> <pending since> <worker>`.

@@ -79,6 +79,32 @@ async fn failures_are_told_in_the_message() {
     assert_eq!(failures, 2);
 }
 
+/// Near the head, near the tail, and in between, where many are struck out together.
+#[tokio::test]
+async fn runs_that_end_in_any_order_leave_the_list_of_active_tasks() {
+    let stage = Stage::new().await;
+    let (s, worker) = (&stage.scene, stage.scene.worker().await);
+    s.submit_many(1_000).await;
+    let mut running = s.claim(&worker, 1_000).await;
+    let newest = running.split_off(900);
+    let oldest = running.drain(..100).collect::<Vec<_>>();
+    fastrand::shuffle(&mut running);
+    let scattered = running.split_off(400);
+    for ended in [newest, oldest, scattered] {
+        for batch in ended.chunks(50) {
+            let reports = batch.iter().map(|task| s.transition(task, completed())).collect();
+            s.apply(&worker, reports).await;
+        }
+    }
+    let mut active: Vec<String> = stage.send("LRANGE", "active", &["0", "-1"]).await;
+    let mut leases: Vec<String> = stage.send("ZRANGE", "lease", &["0", "-1"]).await;
+    let mut left: Vec<String> = running.iter().map(|task| task.id.to_string()).collect();
+    for ids in [&mut active, &mut leases, &mut left] {
+        ids.sort();
+    }
+    assert_eq!((active.len(), &active, &leases), (400, &left, &left));
+}
+
 #[tokio::test]
 async fn a_fraction_of_a_second_is_never_early() {
     let stage = Stage::new().await;

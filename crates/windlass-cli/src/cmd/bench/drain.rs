@@ -56,7 +56,7 @@ pub(super) async fn run(
         .concurrency(concurrency);
     let start = Instant::now();
     let worker = worker.start().await?;
-    while completed(&store, &queue).await? < effort.tasks {
+    while completed(&store, &queue, effort.tasks).await? < effort.tasks {
         tokio::time::sleep(LOOK_EVERY).await;
     }
     let took = start.elapsed();
@@ -102,8 +102,20 @@ async fn preloaded(store: Arc<dyn Store>, effort: &Effort) -> Result<Scene> {
     Ok(scene)
 }
 
-pub(super) async fn completed(store: &Arc<dyn Store>, queue: &QueueName) -> Result<u64> {
+/// How many of the submitted tasks of a queue are completed. A store that keeps nothing of them is asked how
+/// many are still to be done.
+pub(super) async fn completed(
+    store: &Arc<dyn Store>,
+    queue: &QueueName,
+    submitted: u64,
+) -> Result<u64> {
     let queues = store.queues().await?;
-    let found = queues.iter().find(|record| record.name == *queue);
-    Ok(found.map_or(0, |record| record.counts.get(State::Completed)))
+    let counts = queues.iter().find(|record| record.name == *queue).map(|record| record.counts);
+    let counts = counts.unwrap_or_default();
+    if !store.profile().capabilities.forgets_at_once {
+        return Ok(counts.get(State::Completed));
+    }
+    let is_open = |state: &State| !state.is_terminal();
+    let open: u64 = State::ALL.iter().filter(|state| is_open(state)).map(|s| counts.get(*s)).sum();
+    Ok(submitted.saturating_sub(open))
 }

@@ -37,7 +37,7 @@ pub(super) async fn run(
     let calls = produce(&scene, &callers, effort.tasks, None).await?;
     let submitted = start.elapsed();
     report.step();
-    while completed(&store, &queue).await? < effort.tasks {
+    while completed(&store, &queue, effort.tasks).await? < effort.tasks {
         tokio::time::sleep(LOOK_EVERY).await;
     }
     let took = start.elapsed();

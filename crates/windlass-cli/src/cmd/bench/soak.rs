@@ -67,7 +67,9 @@ pub(super) async fn run(
         let start = Instant::now();
         while start.elapsed() < length / SLICES {
             tokio::time::sleep(LOOK_EVERY).await;
-            progress.completed.store(completed(&store, &queue).await?, Ordering::Relaxed);
+            let submitted = progress.submitted.load(Ordering::Relaxed);
+            let completed = completed(&store, &queue, submitted).await?;
+            progress.completed.store(completed, Ordering::Relaxed);
             check(&mut producers)?;
         }
         let took = start.elapsed();
