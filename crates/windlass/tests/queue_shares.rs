@@ -85,7 +85,7 @@ async fn check_order(client: Client) {
 
 async fn embedded(folder: &tempfile::TempDir) -> Client {
     let path = folder.path().join("tasks.db");
-    windlass::connect(&format!("sqlite:{}", path.display())).await.unwrap()
+    windlass::connect(&format!("sqlite:{}?durability=fast", path.display())).await.unwrap()
 }
 
 async fn asynq(server: &RedisServer) -> Client {
