@@ -42,7 +42,7 @@ impl Intake {
     /// Takes what a claim has brought, be it nothing, and tells so.
     pub(crate) fn push(&self, arrived: impl Iterator<Item = Waiting>) {
         self.buffer.lock().extend(arrived);
-        self.changed.notify_one();
+        self.nudge();
     }
 
     pub(crate) fn pop(&self) -> Option<Waiting> {
@@ -85,7 +85,12 @@ impl Intake {
         *self.dry.lock() = None;
     }
 
-    /// Ends when tasks have arrived, or a claim was answered.
+    /// Has whoever claims look again.
+    pub(crate) fn nudge(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Ends when tasks have arrived, a claim was answered, or it was nudged.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

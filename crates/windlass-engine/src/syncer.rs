@@ -95,8 +95,10 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
                 station.contact.answered();
                 go_on(station);
                 settle(station, &judged, &reply, has_failed);
-                if let (Some(asked), Some(Ok(claim))) = (asked, reply.claim) {
-                    station.receive(asked, claim);
+                match (asked, reply.claim) {
+                    (Some(asked), Some(Ok(claim))) => station.receive(asked, claim),
+                    // There may be room now for which nothing was claimed along.
+                    _ => station.intake.nudge(),
                 }
                 return;
             }
