@@ -42,7 +42,7 @@ impl Intake {
     /// Takes what a claim has brought, be it nothing, and tells so.
     pub(crate) fn push(&self, arrived: impl Iterator<Item = Waiting>) {
         self.buffer.lock().extend(arrived);
-        self.nudge();
+        self.changed.notify_one();
     }
 
     pub(crate) fn pop(&self) -> Option<Waiting> {
@@ -56,12 +56,7 @@ impl Intake {
 
     /// Here or on the way.
     pub(crate) fn waiting(&self) -> usize {
-        self.buffer.lock().len() + self.coming()
-    }
-
-    /// On the way.
-    pub(crate) fn coming(&self) -> usize {
-        self.coming.load(Ordering::SeqCst)
+        self.buffer.lock().len() + self.coming.load(Ordering::SeqCst)
     }
 
     /// Announces a claim of so many tasks.
@@ -85,12 +80,7 @@ impl Intake {
         *self.dry.lock() = None;
     }
 
-    /// Has whoever claims look again.
-    pub(crate) fn nudge(&self) {
-        self.changed.notify_one();
-    }
-
-    /// Ends when tasks have arrived, a claim was answered, or it was nudged.
+    /// Ends when tasks have arrived, or a claim was answered.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

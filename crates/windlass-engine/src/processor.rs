@@ -84,7 +84,7 @@ impl Processor {
     /// Claims for the free slots; true when that brought something.
     async fn claim(&self) -> bool {
         let station = &self.station;
-        let Some((params, asked)) = station.next_claim(0) else { return false };
+        let Some((params, asked)) = station.next_claim() else { return false };
         let mut claim = station.store.claim(params);
         let answer = match tokio::time::timeout(DOUBT_AFTER, &mut claim).await {
             Ok(answer) => answer,

@@ -53,14 +53,13 @@ impl Slots {
     }
 
     /// How many more tasks may be claimed when so many are here already and not started: the free
-    /// slots and those that will be free by the time they come, within bounds. Runs that have ended
-    /// and are not reported count among what is held: a worker does not run ahead of its reports.
-    pub(crate) fn room(&self, waiting: usize, held: usize) -> usize {
+    /// slots and those that will be free by the time they come, within bounds.
+    pub(crate) fn room(&self, waiting: usize) -> usize {
         let mut state = self.0.state.lock();
         state.forget_before(Instant::now().checked_sub(RECENT));
         let wanted = self.0.total - state.taken + state.ended.len();
         let most = (self.0.total * 4).min(AHEAD_MAX.max(self.0.total));
-        wanted.min(most).saturating_sub(waiting).min((self.0.total + most).saturating_sub(held))
+        wanted.min(most).saturating_sub(waiting)
     }
 
     pub(crate) fn total(&self) -> usize {
@@ -119,15 +118,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn room_is_the_free_slots_and_what_ended_lately() {
         let slots = Slots::new(2);
-        assert_eq!(slots.room(0, 0), 2);
+        assert_eq!(slots.room(0), 2);
         let taken = (slots.take(), slots.take());
         assert!(taken.0.is_some() && taken.1.is_some() && slots.take().is_none());
-        assert_eq!(slots.room(0, 0), 0);
+        assert_eq!(slots.room(0), 0);
         drop(taken.0);
-        assert_eq!(slots.room(0, 0), 2, "one is free, and one ended lately");
-        assert_eq!(slots.room(1, 0), 1);
+        assert_eq!(slots.room(0), 2, "one is free, and one ended lately");
+        assert_eq!(slots.room(1), 1);
         tokio::time::advance(Duration::from_millis(101)).await;
-        assert_eq!(slots.room(0, 0), 1);
+        assert_eq!(slots.room(0), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -136,7 +135,6 @@ mod tests {
         for _ in 0..10_000 {
             drop(slots.take());
         }
-        assert_eq!(slots.room(0, 0), 8);
-        assert_eq!(slots.room(0, 7), 3, "seven of ten are not reported yet");
+        assert_eq!(slots.room(0), 8);
     }
 }

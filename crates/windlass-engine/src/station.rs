@@ -132,9 +132,8 @@ impl Station {
         })
     }
 
-    /// The claim that the free slots call for, when so many leases end with it; nothing when there is
-    /// no room, or no right to claim.
-    pub(crate) fn next_claim(&self, ending: usize) -> Option<(ClaimParams, Asked<'_>)> {
+    /// The claim that the free slots call for; nothing when there is no room, or no right to claim.
+    pub(crate) fn next_claim(&self) -> Option<(ClaimParams, Asked<'_>)> {
         if self.stopping.is_cancelled() || *self.order.borrow() != RunOrder::Run {
             return None;
         }
@@ -142,8 +141,7 @@ impl Station {
             return None;
         }
         let worker = self.identity.fit_id()?;
-        let held = (self.leases.count() + self.intake.coming()).saturating_sub(ending);
-        let limit = self.slots.room(self.intake.waiting(), held);
+        let limit = self.slots.room(self.intake.waiting());
         if limit == 0 {
             return None;
         }
@@ -246,14 +244,14 @@ mod tests {
     #[tokio::test]
     async fn while_a_suspect_may_be_on_its_way_no_other_is_claimed() {
         let station = station();
-        let (first, asked) = station.next_claim(0).unwrap();
+        let (first, asked) = station.next_claim().unwrap();
         assert_eq!(first.suspects_at_most, 1);
         // A run that has just ended makes room for one more.
         drop(station.slots.take());
-        let (second, _) = station.next_claim(0).unwrap();
+        let (second, _) = station.next_claim().unwrap();
         assert_eq!(second.suspects_at_most, 0);
         drop(asked);
-        let (third, _) = station.next_claim(0).unwrap();
+        let (third, _) = station.next_claim().unwrap();
         assert_eq!(third.suspects_at_most, 1);
     }
 
@@ -263,7 +261,7 @@ mod tests {
         let ask = || {
             // A run that has just ended makes room for one more.
             drop(station.slots.take());
-            station.next_claim(0).unwrap().1
+            station.next_claim().unwrap().1
         };
         let (with_pass, second, third) = (ask(), ask(), ask());
         let is_followed = |answered| {

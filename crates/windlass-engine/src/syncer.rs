@@ -40,31 +40,10 @@ pub(crate) fn start(
     tokio::spawn(async move {
         let mut batch = Vec::new();
         while ended.recv_many(&mut batch, BATCH_MAX).await > 0 {
-            gather(station.slots.taken(), &mut ended, &mut batch).await;
             let judged = batch.drain(..).map(|ended| judge(&station, ended)).collect();
             report(&station, judged).await;
         }
     })
-}
-
-/// Takes along those of the runs now going on that are just about to end: a trip costs more than a
-/// turn of the scheduler, and a turn in which none ends is over at once.
-async fn gather(
-    running: usize,
-    ended: &mut mpsc::UnboundedReceiver<Ended>,
-    batch: &mut Vec<Ended>,
-) {
-    let most = BATCH_MAX.min(batch.len() + running);
-    let mut before = 0;
-    while before < batch.len() && batch.len() < most {
-        before = batch.len();
-        tokio::task::yield_now().await;
-        while batch.len() < most
-            && let Ok(one) = ended.try_recv()
-        {
-            batch.push(one);
-        }
-    }
 }
 
 pub(crate) fn judge(station: &Station, ended: Ended) -> Judged {
@@ -84,7 +63,7 @@ pub(crate) fn judge(station: &Station, ended: Ended) -> Judged {
 pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
     let mut has_failed = false;
     loop {
-        let (then_claim, asked) = station.next_claim(judged.len()).unzip();
+        let (then_claim, asked) = station.next_claim().unzip();
         let params = ApplyParams {
             worker: station.identity.id(),
             transitions: judged.iter().map(|judged| judged.transition.clone()).collect(),
@@ -95,10 +74,8 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
                 station.contact.answered();
                 go_on(station);
                 settle(station, &judged, &reply, has_failed);
-                match (asked, reply.claim) {
-                    (Some(asked), Some(Ok(claim))) => station.receive(asked, claim),
-                    // There may be room now for which nothing was claimed along.
-                    _ => station.intake.nudge(),
+                if let (Some(asked), Some(Ok(claim))) = (asked, reply.claim) {
+                    station.receive(asked, claim);
                 }
                 return;
             }

@@ -13,6 +13,7 @@ for q = 1, tonumber(ARGV[3]) do
   for i = 1, total do ids[i] = ARGV[first + (i - 1) * 6] end
   local scores = call('ZMSCORE', queue .. 'lease', unpack(ids))
   local answers, ended, kept, removed, held, freed, onces = {}, {}, {}, {}, {}, {}, {}
+  local worker
   for i = 1, total do
     local from, id = first + (i - 1) * 6, ids[i]
     local key = queue .. 't:' .. id
@@ -26,7 +27,8 @@ for q = 1, tonumber(ARGV[3]) do
     else
       local retention = tonumber(ARGV[from + 2])
       answers[i], ended[#ended + 1] = 1, id
-      local worker = worker_of(holder)
+      -- Mostly the one of the run before.
+      if not (worker and holder and sub(holder, -#worker - 1) == ' ' .. worker) then worker = worker_of(holder) end
       if worker then
         held[worker] = held[worker] or {}
         table.insert(held[worker], id)

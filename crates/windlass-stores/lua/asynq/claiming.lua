@@ -5,7 +5,8 @@ local SUSPECT_CRASHES, LOOKED_AT_MAX, LEASE_MIN_S = 2, 1000, 30
 -- each to `found`. Suspects beyond `suspects` go to the end of the line.
 local function take_from(queue, worker, most, suspects, lease, found)
   local own, got, taken, looked, put_off, bytes = 'wl:' .. queue, {}, {}, 0, {}, 0
-  local given = math.max(tonumber(call('GET', own .. 'n') or '0') + 1, micros)
+  local given = number(math.max(tonumber(call('GET', own .. 'n') or '0') + 1, micros))
+  local claimed, by = number(now) .. ' ', ' ' .. worker
   while #got < most and looked < LOOKED_AT_MAX and bytes < ANSWER_BYTES_MAX do
     local ids = call('RPOP', queue .. 'pending', most - #got)
     if not ids then break end
@@ -36,8 +37,7 @@ local function take_from(queue, worker, most, suspects, lease, found)
         local n = #found
         found[n + 1], found[n + 2], found[n + 3] = id, message, record or ''
         found[n + 4], found[n + 5], found[n + 6] = crashes or 0, cancel or 0, since or '-'
-        call('HSET', key, 'state', 'active', 'wl_f', number(given), 'wl_l', lease,
-          'wl_w', number(now) .. ' ' .. (since or '-') .. ' ' .. worker)
+        call('HSET', key, 'state', 'active', 'wl_f', given, 'wl_l', lease, 'wl_w', claimed .. (since or '-') .. by)
         call('HDEL', key, 'pending_since', 'wl_p', 'wl_d', 'wl_s')
       end
     end
@@ -46,11 +46,11 @@ local function take_from(queue, worker, most, suspects, lease, found)
   if #got > 0 then
     local leases = {}
     for i = 1, #got do leases[2 * i - 1], leases[2 * i] = lease, got[i] end
-    call('SET', own .. 'n', number(given))
+    call('SET', own .. 'n', given)
     call('LPUSH', queue .. 'active', unpack(got))
     call('ZADD', queue .. 'lease', unpack(leases))
     call('SADD', own .. 'w:' .. worker, unpack(got))
-    found[2] = number(given)
+    found[2] = given
     -- There is more than this worker wanted: let another hear of it.
     local is_full = #got == most or bytes >= ANSWER_BYTES_MAX
     if is_full and call('LLEN', queue .. 'pending') > 0 then ring(queue) end

@@ -65,33 +65,45 @@ local function count(queue, name, times)
   if type(total) == 'table' then call('SET', queue .. name, '1') end
 end
 
--- Takes ids out of the list of active tasks. The newest stand at its head, the oldest at its tail; both are
--- near, and what ends together mostly stands at the same end. What is at neither costs a walk, so many of them
--- share one: they are struck out where they stand and then removed together. No id is empty.
-local NEAR, FEW, STRUCK_OUT = 100, 8, ''
-local function leave_active(queue, ids)
-  local active = queue .. 'active'
-  local is_short, far, end_of = call('LLEN', active) <= 2 * NEAR, {}, -1
-  for i = 1, #ids do
-    local id = ids[i]
-    if #far >= FEW then
-      -- There is a walk anyway.
-      far[#far + 1] = id
-    elseif is_short or call('LPOS', active, id, 'RANK', end_of, 'MAXLEN', NEAR) then
-      call('LREM', active, end_of, id)
-    elseif call('LPOS', active, id, 'RANK', -end_of, 'MAXLEN', NEAR) then
-      end_of = -end_of
-      call('LREM', active, end_of, id)
+-- The list of active tasks has the newest at its head and the oldest at its tail, and what ends together mostly
+-- stands together at one of them. So a batch is taken out of the ends; what is at neither costs a walk, which
+-- all of them share: they are struck out where they stand and then removed together. No id is empty.
+local NEAR, FEW, STRUCK_OUT = 100, 4, ''
+
+-- Takes out of one end of the list what stands there of the ids in `gone`; answers how many are left of them.
+local function leave_end(active, gone, left, is_tail)
+  local width = left + NEAR
+  local near = is_tail and call('LRANGE', active, -width, -1) or call('LRANGE', active, 0, width - 1)
+  local kept = {}
+  for i = 1, #near do
+    -- In the order in which they are put back: onto the head the last comes first.
+    local id = near[is_tail and i or #near + 1 - i]
+    if gone[id] then
+      gone[id], left = nil, left - 1
     else
-      far[#far + 1] = id
+      kept[#kept + 1] = id
     end
   end
-  if #far < FEW then
-    for i = 1, #far do call('LREM', active, -1, far[i]) end
+  if #kept == #near then return left end
+  call('LTRIM', active, is_tail and 0 or #near, is_tail and -#near - 1 or -1)
+  if #kept > 0 then call(is_tail and 'RPUSH' or 'LPUSH', active, unpack(kept)) end
+  return left
+end
+
+local function leave_active(queue, ids)
+  local active, gone, left = queue .. 'active', {}, #ids
+  if left < FEW then
+    for i = 1, left do
+      local is_at_head = call('LPOS', active, ids[i], 'MAXLEN', NEAR)
+      call('LREM', active, is_at_head and 1 or -1, ids[i])
+    end
     return
   end
-  local gone, all = {}, call('LRANGE', active, 0, -1)
-  for i = 1, #far do gone[far[i]] = true end
+  for i = 1, left do gone[ids[i]] = true end
+  left = leave_end(active, gone, left, true)
+  if left > 0 then left = leave_end(active, gone, left, false) end
+  if left == 0 then return end
+  local all = call('LRANGE', active, 0, -1)
   for i = 1, #all do
     if gone[all[i]] then
       gone[all[i]] = nil

@@ -4,6 +4,7 @@
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
+mod active;
 mod fields;
 mod mending;
 mod others;

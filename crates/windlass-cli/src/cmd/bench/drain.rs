@@ -19,7 +19,7 @@ use crate::table::grouped;
 /// Tasks per call while the backlog is made, and of the store's own rate that the worker is held to.
 const BATCH: usize = 500;
 /// How often the store is asked whether all are completed.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(2);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The measured task; its payload is a JSON string.
 #[derive(Serialize, Deserialize)]
