@@ -1,0 +1,45 @@
+//! Tasks leave the list of active ones from its ends and from its middle, and the rest stands as it stood.
+
+use std::collections::HashSet;
+
+use windlass_core::store::Applied;
+use windlass_core::{Claimed, WorkerId};
+use windlass_testkit::scene::completed;
+
+use crate::stage::Stage;
+
+const TASKS: usize = 1_000;
+
+#[tokio::test]
+async fn whatever_ends_together_leaves_and_nothing_else() {
+    let stage = Stage::new().await;
+    stage.scene.submit_many(TASKS).await;
+    let worker = stage.scene.worker().await;
+    let mut held = stage.scene.claim(&worker, TASKS).await;
+    assert_eq!(held.len(), TASKS);
+    // The oldest, the newest, both, one, and what stands in the middle of the list, near to one another and not.
+    let (oldest, newest) = (held.drain(..40).collect(), held.split_off(held.len() - 40));
+    check(&stage, &worker, oldest, "the oldest").await;
+    check(&stage, &worker, newest, "the newest").await;
+    let mut ends: Vec<_> = held.drain(..10).collect();
+    ends.extend(held.split_off(held.len() - 10));
+    check(&stage, &worker, ends, "both ends").await;
+    check(&stage, &worker, vec![held.swap_remove(400)], "one").await;
+    let middle = held.split_off(380).into_iter().take(60).collect();
+    check(&stage, &worker, middle, "the middle").await;
+    let scattered = held.into_iter().step_by(9).collect();
+    check(&stage, &worker, scattered, "here and there").await;
+}
+
+async fn check(stage: &Stage, worker: &WorkerId, ending: Vec<Claimed>, what: &str) {
+    let gone: HashSet<_> = ending.iter().map(|task| task.id.to_string()).collect();
+    let before: Vec<String> = stage.send("LRANGE", "active", &["0", "-1"]).await;
+    let transition = |task| stage.scene.transition(task, completed());
+    let applied = stage.scene.apply(worker, ending.iter().map(transition).collect()).await;
+    assert!(applied.iter().all(|applied| matches!(applied, Applied::Applied(_))), "{what}");
+    let after: Vec<String> = stage.send("LRANGE", "active", &["0", "-1"]).await;
+    let expected: Vec<_> = before.into_iter().filter(|id| !gone.contains(id)).collect();
+    assert_eq!(after, expected, "{what}");
+    let leases: u64 = stage.send("ZCARD", "lease", &[]).await;
+    assert_eq!(leases, expected.len() as u64, "{what}");
+}
