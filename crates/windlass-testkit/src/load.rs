@@ -107,8 +107,10 @@ impl Load {
     async fn reaches(&self, complaint: &str, is_there: impl FnMut(&Pulse) -> bool) {
         let mut pulse = self.ground.pulse.subscribe();
         let reached = tokio::time::timeout(PATIENCE, pulse.wait_for(is_there)).await;
+        // What was reached is a lock: to look again with it in hand would wait for a writer that waits for it.
+        let is_reached = reached.is_ok_and(|reached| reached.is_ok());
         let last = *self.ground.pulse.borrow();
-        assert!(reached.is_ok_and(|reached| reached.is_ok()), "{complaint}: {last:?}");
+        assert!(is_reached, "{complaint}: {last:?}");
     }
 
     /// Ends the load; what was acknowledged must be there, completed once.
