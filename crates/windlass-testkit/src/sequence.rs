@@ -31,7 +31,7 @@ use crate::subject::Subject;
 use side::Sides;
 
 /// Cases in a usual run: seconds, not minutes.
-const CASES: u64 = 60;
+const CASES: u64 = 40;
 /// Most tries at making a failing case shorter.
 const SHRINK_TRIES: u32 = 2_000;
 
