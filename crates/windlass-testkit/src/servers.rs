@@ -4,6 +4,7 @@
 pub mod pgbouncer;
 pub mod postgres;
 pub mod redis;
+mod watchdog;
 
 pub use pgbouncer::PgBouncer;
 pub use postgres::PostgresServer;

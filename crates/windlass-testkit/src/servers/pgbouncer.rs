@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::PostgresServer;
-use super::postgres::{free_port, other_user, watch};
+use super::postgres::{free_port, other_user};
+use super::watchdog::{Signal, watch};
 
 /// Longest that it may take to answer after its start.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -74,7 +75,7 @@ impl PgBouncer {
             command.uid(user).gid(group);
         }
         let mut running = command.spawn().unwrap();
-        let watchdog = watch(running.id(), &folder);
+        let watchdog = watch(running.id(), Signal::Terminate, &folder);
         let deadline = Instant::now() + START_MAX;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let is_gone = running.try_wait().unwrap().is_some();

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::watchdog::{Signal, watch};
+
 /// Longest that the server may take to answer after its start.
 const START_MAX: Duration = Duration::from_secs(60);
 
@@ -163,7 +165,7 @@ impl PostgresServer {
         let log = fs::File::create(self.folder.join("log")).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let mut server = command.spawn().unwrap();
-        let watchdog = watch(server.id(), &self.folder);
+        let watchdog = watch(server.id(), Signal::Quit, &self.folder);
         let deadline = Instant::now() + START_MAX;
         while !self.is_ready(server.id()) {
             let ended = server.try_wait().unwrap();
@@ -227,23 +229,6 @@ impl Drop for Running {
         drop(self.watchdog.stdin.take());
         let _ = self.watchdog.wait();
     }
-}
-
-/// Starts a process that ends the server and removes its folder when this process is gone, however it
-/// ends.
-pub(super) fn watch(server: u32, folder: &Path) -> Child {
-    let script = "read -r _; kill -0 \"$1\" 2>/dev/null || exit 0; \
-                  kill -QUIT \"$1\" 2>/dev/null; \
-                  while kill -0 \"$1\" 2>/dev/null; do sleep 0.1; done; rm -rf \"$2\"";
-    Command::new("sh")
-        .args(["-c", script, "watchdog", &server.to_string()])
-        .arg(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .unwrap()
 }
 
 /// The folder of the newest server's programs.

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::watchdog::{Signal, watch};
+
 /// Longest that the server may take to answer after its start.
 const START_MAX: Duration = Duration::from_secs(30);
 
@@ -141,7 +143,7 @@ impl RedisServer {
             // Ctrl-C in a terminal is for the tests; the watchdog ends the server after them.
             .process_group(0);
         let mut server = command.spawn().unwrap();
-        let watchdog = watch(server.id(), &self.folder);
+        let watchdog = watch(server.id(), Signal::Kill, &self.folder);
         let deadline = Instant::now() + START_MAX;
         while !self.is_ready() {
             let ended = server.try_wait().unwrap();
@@ -280,23 +282,6 @@ impl Drop for Running {
         drop(self.watchdog.stdin.take());
         let _ = self.watchdog.wait();
     }
-}
-
-/// Starts a process that ends the server and removes its folder when this process is gone, however it
-/// ends.
-fn watch(server: u32, folder: &Path) -> Child {
-    let script = "read -r _; kill -0 \"$1\" 2>/dev/null || exit 0; \
-                  kill -KILL \"$1\" 2>/dev/null; \
-                  while kill -0 \"$1\" 2>/dev/null; do sleep 0.1; done; rm -rf \"$2\"";
-    Command::new("sh")
-        .args(["-c", script, "watchdog", &server.to_string()])
-        .arg(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .unwrap()
 }
 
 fn program() -> Option<PathBuf> {
