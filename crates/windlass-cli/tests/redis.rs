@@ -115,6 +115,43 @@ fn a_server_that_may_not_be_asked_is_judged_by_what_it_tells() {
     assert_eq!(objects, settings, "nothing else was denied: {denied}");
 }
 
+/// On asynq's keys a success leaves nothing unless it was asked for, as in Go.
+#[test]
+fn who_waits_for_a_task_on_asynqs_keys_hears_of_its_end() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    let (place, store) = (Place::new(), format!("redis+asynq://127.0.0.1:{}/", redis.port()));
+    let worker = place.command().args(["worker", "--store", &store]).stderr(Stdio::null()).spawn();
+    let _worker = Killed(worker.expect("cargo has built the binary"));
+    let enqueue = |more: &[&str]| place.run(&[&["enqueue", "--store", &store][..], more].concat());
+    let done = enqueue(&["echo", "1", "--wait"]).exits(0).json();
+    assert_eq!((&done["state"], &done["result"]), (&"completed".into(), &1.into()), "{done}");
+    let dead =
+        enqueue(&["fail", "{\"message\":\"boom\"}", "--wait", "--max-retries", "0"]).exits(6);
+    assert!(dead.err.contains("boom"), "{dead}");
+    // Not kept by its submit, but by the wait that comes before its end.
+    let later = enqueue(&["echo", "2", "--delay", "2s"]).exits(0).json();
+    let id = later["id"].as_str().expect("an id");
+    let done = place.run(&["task", "wait", id, "--store", &store]).exits(0).json();
+    assert_eq!((&done["state"], &done["result"]), (&"completed".into(), &2.into()), "{done}");
+    let gone = place.run(&["task", "wait", "nobody", "--store", &store]).exits(3);
+    assert!(gone.err.contains("no task nobody"), "{gone}");
+    for unknown in [&["queue", "show", "nowhere"][..], &["queue", "resume", "nowhere"]] {
+        place.run(&[unknown, &["--store", &store]].concat()).exits(3);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let place = Place::new();
+    for scheme in ["redis", "redis+asynq"] {
+        let told = place.run(&["stats", "--store", &format!("{scheme}://u:secret@127.0.0.1:1/")]);
+        assert!(told.code != 0 && told.err.contains("127.0.0.1:1"), "{told}");
+        assert!(!told.err.contains("secret"), "{told}");
+    }
+    let told = place.run(&["stats", "--store", "redis+asynq://127.0.0.1:1/?prefix=other"]).exits(2);
+    assert!(told.err.contains("fixed names"), "{told}");
+}
+
 #[test]
 fn what_the_leader_mends_is_counted() {
     let redis = RedisServer::start(Keeping::Nothing);

@@ -392,6 +392,7 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
         "idempotency_key",
         "unique",
         "retention",
+        "awaited",
         "tags",
         "metadata",
         "traceparent",
