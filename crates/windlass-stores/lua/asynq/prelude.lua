@@ -68,7 +68,7 @@ end
 -- The list of active tasks has the newest at its head and the oldest at its tail, and what ends together mostly
 -- stands together. So one of a batch is looked for, and the others around it; what stands elsewhere costs a search
 -- of its own, and after some of those one walk, which all that are left share.
-local NEAR, FEW, SHALLOW, SEARCHED, SEARCHES = 100, 4, 400, 1000, 4
+local NEAR, FEW, SHALLOW, SEARCHED, SEARCHES = 100, 4, 500, 1000, 4
 -- Ids that are taken out of the midst are struck out where they stand and then removed together. No id is empty.
 local STRUCK_OUT = ''
 
@@ -120,23 +120,28 @@ local function leave_active(queue, ids)
     return
   end
   for i = 1, left do gone[ids[i]] = true end
+  local one, other = ids[1], ids[left]
   for _ = 1, SEARCHES do
-    local id = next(gone)
-    if not id then return end
-    local place, length = find_active(active, id), call('LLEN', active)
-    if not place then
-      gone[id], left = nil, left - 1
+    local at, length = find_active(active, one), call('LLEN', active)
+    if not at then
+      gone[one], left = nil, left - 1
     else
-      local is_tail, around = place * 2 > length, left + NEAR
-      local depth = is_tail and length - 1 - place or place
-      if depth <= SHALLOW then
-        left = leave_end(active, gone, left, depth + around, is_tail)
+      local around = left + NEAR
+      local from, to = math.max(0, at - around), math.min(length - 1, at + around)
+      -- They are reported in the order in which they were claimed: mostly the last ends the stretch.
+      local last = gone[other] and find_active(active, other)
+      if last and math.abs(last - at) < around then from, to = math.min(at, last), math.max(at, last) end
+      local is_tail = length - 1 - to < from
+      if math.min(from, length - 1 - to) <= SHALLOW then
+        left = leave_end(active, gone, left, is_tail and length - from or to + 1, is_tail)
       else
-        left = leave_stretch(active, gone, left, math.max(0, place - around), place + around, is_tail)
+        left = leave_stretch(active, gone, left, from, to, is_tail)
       end
     end
+    one = next(gone)
+    if not one then return end
   end
-  if left > 0 then leave_stretch(active, gone, left, 0, -1, false) end
+  leave_stretch(active, gone, left, 0, -1, false)
 end
 
 -- Who holds a task by windlass's own account: `<claimed at> <pending since> <worker>`.

@@ -349,7 +349,7 @@ fn body_of(draft: &Draft) -> String {
         "max_retries": draft.max_retries,
         "max_crashes": draft.max_crashes,
         // The auditor wants to see what became of them; not every store keeps that unasked.
-        "retention": "1d",
+        "retention": "24h",
     });
     if draft.delay_ms > 0 {
         body["delay"] = json!(format!("{}ms", draft.delay_ms));
