@@ -46,8 +46,8 @@ Examples:
   windlass task wait 0190c8f0-…
   windlass task wait 0190c8f0-… --timeout 30s && echo done
 
-Exits with 0 when it completed, 6 when it ended dead or cancelled, 7 when the time was over, 3 when
-there is no such task, or not any more.")]
+Exits with 0 when it completed, 6 when it ended dead or cancelled, 7 when the time was over,
+3 when there is no such task, or not any more.")]
     Wait {
         /// The task.
         id: String,

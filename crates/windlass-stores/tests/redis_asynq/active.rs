@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use futures_util::StreamExt;
 use windlass_core::store::Applied;
 use windlass_core::{Claimed, WorkerId};
 use windlass_testkit::scene::completed;
@@ -37,6 +38,38 @@ async fn whatever_ends_together_leaves_and_nothing_else() {
     check(&stage, &worker, apart, "two stretches").await;
     let scattered = held.into_iter().step_by(9).collect();
     check(&stage, &worker, scattered, "here and there").await;
+}
+
+/// As a walk would cost while many run: what ends together is found where it stands.
+#[tokio::test]
+async fn what_ends_together_in_the_midst_costs_no_walk() {
+    let stage = Stage::new().await;
+    stage.scene.submit_many(TASKS).await;
+    let worker = stage.scene.worker().await;
+    let mut held = Vec::new();
+    while held.len() < TASKS {
+        held.extend(stage.scene.claim(&worker, 1_000).await);
+    }
+    let mut monitor = stage.monitor().await;
+    for at in [2_500, 1_400, 400] {
+        let together = held.drain(at..at + 60).collect();
+        check(&stage, &worker, together, "together").await;
+    }
+    let last: String = stage.send_all("ECHO", &[stage.prefix.as_bytes()]).await;
+    let (mut seen, walk) = (0, format!(r#""LRANGE" "{}" "0" "-1""#, stage.key("active")));
+    let mut told = monitor.on_message::<String>();
+    loop {
+        let line = told.next().await.unwrap();
+        if line.contains("\"ECHO\"") && line.contains(&last) {
+            break;
+        }
+        // Commands of scripts; the test itself reads the list as a whole.
+        if line.contains(" lua]") && line.contains(&stage.key("active")) {
+            assert!(!line.contains(&walk), "{line}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 6, "the reports were seen");
 }
 
 async fn check(stage: &Stage, worker: &WorkerId, ending: Vec<Claimed>, what: &str) {
