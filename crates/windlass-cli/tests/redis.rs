@@ -141,6 +141,35 @@ fn who_waits_for_a_task_on_asynqs_keys_hears_of_its_end() {
 }
 
 #[test]
+fn a_task_that_a_go_server_aggregates_is_refused_with_the_reason() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    let (place, store) = (Place::new(), format!("redis+asynq://127.0.0.1:{}/", redis.port()));
+    // A message with type, id and queue, as Go would leave it.
+    let message = "\u{a}\u{4}work\u{1a}\u{4}part\u{22}\u{7}default";
+    let (task, set) = ("asynq:{default}:t:part", "asynq:{default}:g:digest:of-go");
+    for words in [
+        &["SADD", "asynq:queues", "default"][..],
+        &["HSET", task, "msg", message, "state", "aggregating", "group", "digest"],
+        &["ZADD", set, "1", "part"],
+        &["ZADD", "asynq:{default}:aggregation_sets", "99999999999", set],
+    ] {
+        assert!(redis.operate(words).expect("it answers").starts_with(':'), "{words:?}");
+    }
+    let server = place.start("serve", &["--store", &store]);
+    for action in ["cancel", "retry"] {
+        let (status, body) = server.post(&format!("/api/v1/tasks/part/{action}"), "");
+        assert_eq!(status, 409, "{body}");
+        assert!(body.contains("held by a program outside windlass"), "{body}");
+    }
+    let told = place.run(&["task", "delete", "part", "--yes", "--store", &store]).exits(4);
+    assert!(told.err.contains("held by a program outside windlass"), "{told}");
+    let queue = place.run(&["queue", "show", "default", "--store", &store]).exits(0).json();
+    assert_eq!(queue["depth"]["scheduled"], 1, "{queue}");
+    place.run(&["queue", "purge", "default", "--yes", "--store", &store]).exits(0);
+    place.run(&["task", "show", "part", "--store", &store]).exits(0);
+}
+
+#[test]
 fn a_server_that_is_not_there_is_named() {
     let place = Place::new();
     for scheme in ["redis", "redis+asynq"] {
