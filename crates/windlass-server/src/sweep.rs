@@ -116,6 +116,7 @@ pub(crate) async fn each(store: &dyn Store, ids: Vec<TaskId>, action: Action) ->
             Changed::Done(state) => ("done", state),
             Changed::Requested => ("requested", Some(State::Running)),
             Changed::Conflict(state) => ("state-conflict", Some(state)),
+            Changed::HeldElsewhere(state) => ("held-elsewhere", Some(state)),
             Changed::NotFound => ("not-found", None),
         };
         Swept1 { id, status, state }

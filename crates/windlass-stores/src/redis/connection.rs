@@ -101,7 +101,7 @@ impl Link {
         *count += 1;
         let mut wire = connect(&self.options, self.options.answer_max)
             .await
-            .map_err(|cause| classify("connect to a server", cause))?;
+            .map_err(|cause| classify(&self.options.connecting(), cause))?;
         let since = match (&self.options.clock, &wire) {
             (_, Wire::Cluster(_)) => None,
             (Some(clock), Wire::Single(_)) => Some(clock.now()),
@@ -230,7 +230,7 @@ impl Blocking {
     /// Connects; an answer may take as long as the caller says.
     pub(super) async fn connect(options: &RedisOptions, answer_max: Duration) -> Result<Self> {
         let wire = connect(options, answer_max).await;
-        wire.map(Self).map_err(|cause| classify("connect to wait", cause))
+        wire.map(Self).map_err(|cause| classify(&options.connecting(), cause))
     }
 
     pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {

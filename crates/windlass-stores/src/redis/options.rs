@@ -131,6 +131,19 @@ impl RedisOptions {
         self.prefix.as_deref().unwrap_or_default()
     }
 
+    /// The servers, without names and passwords.
+    fn addresses(&self) -> Vec<String> {
+        match &self.servers {
+            Servers::Single(server) => vec![server.addr().to_string()],
+            Servers::Cluster(nodes) => nodes.iter().map(|node| node.addr().to_string()).collect(),
+        }
+    }
+
+    /// What is being done while a connection is made, for an error.
+    pub(super) fn connecting(&self) -> String {
+        format!("connect to {}", self.addresses().join(", "))
+    }
+
     /// True when the keys of different queues may lie on different servers.
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
@@ -146,12 +159,8 @@ pub(super) fn millis(time: Duration) -> u64 {
 impl fmt::Debug for RedisOptions {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let addresses: Vec<_> = match &self.servers {
-            Servers::Single(server) => vec![server.addr().to_string()],
-            Servers::Cluster(nodes) => nodes.iter().map(|node| node.addr().to_string()).collect(),
-        };
         f.debug_struct("RedisOptions")
-            .field("servers", &addresses)
+            .field("servers", &self.addresses())
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }

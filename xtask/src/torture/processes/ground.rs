@@ -7,6 +7,11 @@ pub(super) trait Ground {
     /// The store of all processes.
     fn url(&self) -> String;
 
+    /// False where all tasks of a queue are equal.
+    fn has_priorities(&self) -> bool {
+        true
+    }
+
     /// The server behind it, where there is one.
     fn server(&self) -> Option<&dyn Server> {
         None

@@ -3,13 +3,13 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use windlass_core::{QueueName, Result, TaskId};
 
 use super::{Shared, keys, scripts};
 use crate::redis::ears::Ears;
 use crate::redis::fleet::Fleet;
-use crate::redis::news::{Herald, watch};
+use crate::redis::news::{Herald, WATCH};
+use crate::redis::options::millis;
 use crate::redis::waiting::{Channels, Waiting};
 use crate::wakes::News;
 
@@ -122,14 +122,20 @@ impl Waiting for Shared {
         self.fleet.common.wakes.tell(News { ended: vec![TaskId::new(id)], ..News::default() });
     }
 
-    async fn watch_ends(&self, _tasks: &[TaskId]) -> Result<()> {
-        // An id does not tell its queue.
+    async fn watch_ends(&self, tasks: &[TaskId]) -> Result<()> {
+        // An id does not tell its queue, unless it names it.
         let queues = self.all_queues().await?;
-        let commands: Vec<_> =
-            queues.iter().map(|queue| watch(keys::watch(&self.stem(queue)))).collect();
-        let sent =
-            commands.iter().map(|command| self.fleet.link.command("watch for ends", command));
-        try_join_all(sent).await.map(drop)
+        let is_named = |(queue, _): &(&str, &str)| queues.iter().any(|one| one.as_str() == *queue);
+        let named = tasks.iter().filter_map(|task| task.as_str().split_once('/').filter(is_named));
+        let ids: Vec<_> = tasks.iter().map(TaskId::as_str).chain(named.map(|(_, id)| id)).collect();
+        for queues in self.fleet.by_slot(&queues) {
+            let stems: Vec<_> = queues.iter().map(|queue| self.stem(queue)).collect();
+            let mut call =
+                scripts::WATCH.on(&stems).arg(self.options().told_time()).arg(millis(WATCH));
+            ids.iter().for_each(|id| call.add(*id));
+            self.ask(call).await?;
+        }
+        Ok(())
     }
 
     async fn ended(&self, tasks: Vec<TaskId>) -> Result<Vec<TaskId>> {
