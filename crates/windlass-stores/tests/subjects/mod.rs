@@ -4,6 +4,10 @@
 
 #[cfg(feature = "redis")]
 mod asynq;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid_pair;
 #[cfg(feature = "postgres")]
 mod pgbouncer;
 #[cfg(feature = "postgres")]
@@ -15,6 +19,10 @@ mod sqlite;
 
 #[cfg(feature = "redis")]
 pub(crate) use asynq::{AsynqClusterSubject, AsynqSubject};
+#[cfg(all(feature = "postgres", feature = "redis"))]
+pub(crate) use hybrid::HybridSubject;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+pub(crate) use hybrid_pair::HybridPairSubject;
 #[cfg(feature = "postgres")]
 pub(crate) use pgbouncer::PgBouncerSubject;
 #[cfg(feature = "postgres")]

@@ -12,10 +12,10 @@ use windlass_testkit::{PostgresServer, Subject};
 /// A schema of its own on the server that all tests of the process share, with a clock that only the
 /// test moves.
 pub(crate) struct PostgresSubject {
-    clock: Arc<ManualClock>,
+    pub(crate) clock: Arc<ManualClock>,
     store: Arc<PostgresStore>,
     pub(crate) schema: String,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl PostgresSubject {

@@ -1,0 +1,93 @@
+-- take: notes what became of references that a worker took before, and moves the next ones to its list of taken ones,
+-- in the order of the lanes given. What is in that list already, since an answer was lost or a move was waited for,
+-- comes first, if it is asked for: not by one of several claims at once, whose references lie there too.
+-- KEYS[1] stem    ARGV[1] worker, [2] tasks at most, [3] suspects at most, [4] 1 to have what is there already or 0,
+--   [5] how many references are settled; for each of these how (`claimed`, `gone`, `waits`, `paused`, `finished`) and the
+--   reference; then for each quota: tasks at most, how many lanes, the lanes (`queue:lane`)
+-- returns {1 if the worker's heartbeat is there or 0, and 2 more if nothing was found but will be in a moment, then the
+--   number of its quota and each reference...}; what was in the worker's list already has the number 0
+local worker, left, suspects = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local taken, held = stem .. 'taken:' .. worker, stem .. 'held:' .. worker
+
+local at = 6
+for _ = 1, tonumber(ARGV[5]) do
+  local how, reference = ARGV[at], ARGV[at + 1]
+  at = at + 2
+  if how == 'finished' then
+    call('LREM', held, 1, reference)
+  else
+    local was_ours = call('LREM', taken, 1, reference) > 0
+    if how == 'claimed' then
+      call('LPUSH', held, reference)
+    elseif was_ours and how ~= 'gone' then
+      if how == 'paused' then
+        call('SADD', stem .. 'paused', queue_of(reference))
+      end
+      put(reference)
+    end
+  end
+end
+
+local found = { call('EXISTS', stem .. 'beat:' .. worker) }
+for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}) do
+  found[#found + 1] = 0
+  found[#found + 1] = reference
+  left = left - size_of(reference)
+end
+
+local paused, more, asked, number = {}, {}, {}, 0
+for _, queue in ipairs(call('SMEMBERS', stem .. 'paused')) do
+  paused[queue] = true
+end
+while at <= #ARGV do
+  local quota = math.min(left, tonumber(ARGV[at]))
+  local lanes = tonumber(ARGV[at + 1])
+  number = number + 1
+  for i = at + 2, at + 1 + lanes do
+    local queue, lane = string.match(ARGV[i], '^(%d+):(%d+)$')
+    local list, is_suspect = stem .. 'l:' .. ARGV[i], lane % 2 == 1
+    asked[ARGV[i]] = not paused[queue]
+    while quota > 0 and not paused[queue] and (not is_suspect or suspects > 0) do
+      local reference = call('RPOPLPUSH', list, taken)
+      if not reference then
+        break
+      end
+      if call('SREM', stem .. 'gone', row_of(reference)) == 1 then
+        call('LPOP', taken)
+      else
+        -- What is beyond the quota goes back as a rest.
+        local given = math.min(size_of(reference), quota)
+        found[#found + 1] = number
+        found[#found + 1] = reference
+        quota, left = quota - given, left - given
+        if is_suspect then
+          suspects = suspects - 1
+        end
+      end
+    end
+    if left <= 0 and not paused[queue] and not is_suspect and call('EXISTS', list) == 1 then
+      more[queue] = true
+    end
+  end
+  at = at + 2 + lanes
+end
+-- Others may have the rest.
+for queue in pairs(more) do
+  ring(queue)
+end
+
+-- Of many tasks that another has taken some may be left over, and come back as a reference of their own.
+local function is_rest_awaited()
+  for _, other in ipairs(call('SMEMBERS', stem .. 'workers')) do
+    for _, reference in ipairs(call('LRANGE', stem .. 'taken:' .. other, 0, -1)) do
+      if asked[string.match(reference, '^%d+:%d+')] and size_of(reference) > 1 then
+        return true
+      end
+    end
+  end
+  return false
+end
+if number > 0 and #found == 1 and is_rest_awaited() then
+  found[1] = found[1] + 2
+end
+return found
