@@ -14,6 +14,7 @@ mod reference;
 mod scripts;
 mod single;
 mod sweep;
+mod take;
 mod turns;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use windlass_core::store::{
 };
 use windlass_core::{Claimed, NewTask, Result, Store, TaskId, TaskRecord, Transition, WorkerId};
 
+pub use brokers::BrokerState;
 pub use options::HybridOptions;
 
 use crate::postgres::PostgresStore;
@@ -61,11 +63,25 @@ impl HybridStore {
         let plain = PostgresStore::open(options.ledger.clone()).await?;
         let identity = plain.schema_identity().await?;
         let brokers = Brokers::new(&options, &identity, plain.wakes());
+        if plain.creates() {
+            plain.use_brokers(brokers.names()).await?;
+        }
         let carrier = Arc::clone(&brokers);
-        let ledger = plain.with_carrier(options.names(), carrier).await?;
+        let ledger = plain.with_carrier(carrier);
         let sweeps = Arc::new(Sweeps::new(options.sweep_every));
         let (holding, wishes, turns) = (Arc::default(), Arc::default(), Arc::default());
         Ok(Self { shared: Arc::new(Shared { ledger, brokers, holding, sweeps, wishes, turns }) })
+    }
+
+    /// How the brokers are, the urgent one first.
+    pub fn brokers(&self) -> Vec<BrokerState> {
+        self.shared.brokers.states()
+    }
+
+    /// The store behind the brokers, for transactions of applications: what they make pending is
+    /// pushed by the leader.
+    pub fn ledger(&self) -> &PostgresStore {
+        &self.shared.ledger
     }
 }
 
@@ -216,9 +232,21 @@ impl Store for HybridStore {
     }
 
     async fn beat(&self, beat: Beat) -> Result<Orders> {
+        let Shared { ledger, brokers, sweeps, .. } = &*self.shared;
         let (worker, lease) = (beat.worker.clone(), beat.lease);
-        let orders = self.shared.ledger.beat(beat).await?;
-        self.shared.brokers.beat(&worker, lease).await;
+        let orders = ledger.beat(beat).await?;
+        brokers.beat(&worker, lease).await;
+        if sweeps.is_time_to_say_so() {
+            let (ledger, names) = (ledger.clone(), brokers.names());
+            // Apart: a beat must not wait for locks. Who waits at brokers would wait in vain if nothing
+            // filled them.
+            tokio::spawn(async move {
+                if let Err(error) = ledger.use_brokers(names).await {
+                    let error = error.chain();
+                    tracing::warn!(error, "the database was not told that brokers are in use");
+                }
+            });
+        }
         Ok(orders)
     }
 

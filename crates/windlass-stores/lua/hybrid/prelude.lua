@@ -33,8 +33,24 @@ local function row_of(reference)
   return string.match(reference, '^(.+):%d+$')
 end
 
+-- Puts a reference at the index `at` from the left, `behind` being how many are to its right. No command inserts at an
+-- index, and the one that does so by a neighbour looks for it from the left: near the right end the few that are taken
+-- before it are taken off and put back.
+local function insert(list, at, behind, reference)
+  if behind > at or behind > 1000 then
+    call('LINSERT', list, 'BEFORE', call('LINDEX', list, at), reference)
+    return
+  end
+  local first_ones = call('LRANGE', list, -behind, -1)
+  call('LTRIM', list, 0, -behind - 1)
+  call('RPUSH', list, reference)
+  for i = 1, #first_ones do
+    call('RPUSH', list, first_ones[i])
+  end
+end
+
 -- Puts a reference where it belongs in its list, unless it is there. Most belong to one of the ends; the search for
--- others begins at the left, where what several processes push at once lies.
+-- others begins at both: what several processes push at once lies at the left, what is given back at the right.
 local function put(reference)
   local list = list_of(reference)
   local last = call('LINDEX', list, 0)
@@ -42,17 +58,26 @@ local function put(reference)
     call('LPUSH', list, reference)
     return
   end
-  local first = call('LINDEX', list, -1)
-  if is_before(reference, first) then
+  if is_before(reference, call('LINDEX', list, -1)) then
     call('RPUSH', list, reference)
     return
   end
-  -- Somewhere from `left` on up to `right` is the first one that is not taken after it.
-  local left, right, length = 0, 1, call('LLEN', list)
-  while right < length and is_before(reference, call('LINDEX', list, right)) do
-    left, right = right, right * 2
+  -- Somewhere from `left` on up to `right` is the first one, from the left, that is not taken after it.
+  local length, step = call('LLEN', list), 1
+  local left, right = 0, length - 1
+  while step < length do
+    if not is_before(reference, call('LINDEX', list, step)) then
+      right = math.min(right, step)
+      break
+    end
+    left = math.max(left, step + 1)
+    if is_before(reference, call('LINDEX', list, -1 - step)) then
+      left = math.max(left, length - step)
+      break
+    end
+    right = math.min(right, length - 1 - step)
+    step = step * 2
   end
-  right = math.min(right, length - 1)
   while left < right do
     local middle = math.floor((left + right) / 2)
     if is_before(reference, call('LINDEX', list, middle)) then
@@ -63,7 +88,7 @@ local function put(reference)
   end
   local next_one = call('LINDEX', list, left)
   if is_before(next_one, reference) then
-    call('LINSERT', list, 'BEFORE', next_one, reference)
+    insert(list, left, length - left, reference)
   elseif next_one ~= reference then
     -- The same row, of another size: this is the newer.
     call('LSET', list, left, reference)

@@ -4,8 +4,9 @@
 -- KEYS[1] stem    ARGV[1] worker, [2] tasks at most, [3] suspects at most, [4] 1 to have what is there already or 0,
 --   [5] how many references are settled; for each of these how (`claimed`, `gone`, `waits`, `paused`, `finished`) and the
 --   reference; then for each quota: tasks at most, how many lanes, the lanes (`queue:lane`)
--- returns {1 if the worker's heartbeat is there or 0, and 2 more if nothing was found but will be in a moment, then the
---   number of its quota and each reference...}; what was in the worker's list already has the number 0
+-- returns {1 if the worker's heartbeat is there or 0, and 2 more if nothing was found but will be in a moment, and 4 more
+--   if a quota of which nothing is to be taken has something, then the number of its quota and each reference...}; what
+--   was in the worker's list already has the number 0
 local worker, left, suspects = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local taken, held = stem .. 'taken:' .. worker, stem .. 'held:' .. worker
 
@@ -35,7 +36,7 @@ for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}
   left = left - size_of(reference)
 end
 
-local paused, more, asked, number = {}, {}, {}, 0
+local paused, more, asked, number, has_more = {}, {}, {}, 0, false
 for _, queue in ipairs(call('SMEMBERS', stem .. 'paused')) do
   paused[queue] = true
 end
@@ -65,11 +66,18 @@ while at <= #ARGV do
         end
       end
     end
+    if ARGV[at] == '0' and not has_more and not paused[queue] and (not is_suspect or suspects > 0) then
+      has_more = call('EXISTS', list) == 1
+    end
     if left <= 0 and not paused[queue] and not is_suspect and call('EXISTS', list) == 1 then
       more[queue] = true
     end
   end
   at = at + 2 + lanes
+end
+if #found > 1 then
+  -- A broker that has lost everything knows of the worker again only with its next heartbeat.
+  call('SADD', stem .. 'workers', worker)
 end
 -- Others may have the rest.
 for queue in pairs(more) do
@@ -89,5 +97,8 @@ local function is_rest_awaited()
 end
 if number > 0 and #found == 1 and is_rest_awaited() then
   found[1] = found[1] + 2
+end
+if has_more then
+  found[1] = found[1] + 4
 end
 return found

@@ -55,7 +55,7 @@ END $$;
 
 -- Has the outbox filled for these brokers; for none, no longer. What was pending before is for them to be told of.
 CREATE FUNCTION use_brokers(names text[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '10s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '1s' AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock('broker'::regclass::int8);
   DELETE FROM broker AS b WHERE b.name <> ALL (names);

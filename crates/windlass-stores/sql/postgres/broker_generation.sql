@@ -1,3 +1,3 @@
--- broker_generation: under which generation a broker held references of all pending tasks; says that it is in use.
+-- broker_generation: under which generation a broker held references of all pending tasks.
 -- in: $1 name        out: generation, or NULL
-UPDATE broker SET seen_at = clock(NULL) WHERE name = $1::text RETURNING generation
+SELECT b.generation FROM broker AS b WHERE b.name = $1::text

@@ -2,7 +2,7 @@
 //! away until it answers again.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(super) struct Broker {
     options: Arc<RedisOptions>,
     stem: String,
     link: Link,
-    is_away: Arc<AtomicBool>,
+    standing: Arc<Standing>,
     wakes: Arc<Wakes>,
     ears: Ears,
     waiter: Waiter,
@@ -44,6 +44,14 @@ pub(super) struct Broker {
     numbers: Mutex<HashMap<QueueName, i32>>,
     /// What became of references that workers here took, and the broker does not know yet.
     unsettled: Mutex<HashMap<WorkerId, Vec<(Settled, String)>>>,
+}
+
+/// How a broker stands with this process: all its connections know it.
+#[derive(Debug, Default)]
+struct Standing {
+    is_away: AtomicBool,
+    /// References that led nowhere, since the store was opened.
+    dropped_count: AtomicU64,
 }
 
 /// What became of a reference that was taken.
@@ -71,9 +79,11 @@ pub(super) struct Amount {
 }
 
 /// What a worker may have of a broker.
+#[derive(Debug, Clone)]
 pub(super) struct Share {
     /// The number of its quota.
     pub(super) quota: usize,
+    /// If it is 0, only whether there is something is told.
     pub(super) at_most: usize,
     /// By queue and lane, in the order of claiming.
     pub(super) lanes: Vec<(i32, i16)>,
@@ -85,6 +95,8 @@ pub(super) struct Taken {
     pub(super) is_known: bool,
     /// Nothing was there, but something will be in a moment.
     pub(super) is_awaited: bool,
+    /// There is something in shares of which nothing was to be taken.
+    pub(super) has_more: bool,
     /// References, each with its quota; without one where a worker had it already.
     pub(super) references: Vec<(Option<usize>, Reference)>,
 }
@@ -110,15 +122,14 @@ impl Broker {
     ) -> Arc<Self> {
         let options = options.prefix_unless_set(keys::PREFIX).answer_within(ANSWER_MAX);
         let stem = keys::stem(options.key_prefix(), ledger);
-        let (options, is_away) = (Arc::new(options), Arc::default());
-        Self::on(name, options, stem, is_away, Arc::clone(wakes))
+        Self::on(name, Arc::new(options), stem, Arc::default(), Arc::clone(wakes))
     }
 
     fn on(
         name: &'static str,
         options: Arc<RedisOptions>,
         stem: String,
-        is_away: Arc<AtomicBool>,
+        standing: Arc<Standing>,
         wakes: Arc<Wakes>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
@@ -127,7 +138,7 @@ impl Broker {
             stem,
             link: Link::new(Arc::clone(&options)),
             options,
-            is_away,
+            standing,
             wakes,
             ears: Ears::default(),
             waiter: Waiter::default(),
@@ -138,8 +149,8 @@ impl Broker {
 
     /// The same broker on a connection of its own.
     pub(super) fn another(&self) -> Arc<Self> {
-        let (options, is_away) = (Arc::clone(&self.options), Arc::clone(&self.is_away));
-        Self::on(self.name, options, self.stem.clone(), is_away, Arc::clone(&self.wakes))
+        let (options, standing) = (Arc::clone(&self.options), Arc::clone(&self.standing));
+        Self::on(self.name, options, self.stem.clone(), standing, Arc::clone(&self.wakes))
     }
 
     /// In front of all keys.
@@ -153,7 +164,12 @@ impl Broker {
     }
 
     pub(super) fn is_away(&self) -> bool {
-        self.is_away.load(Ordering::Relaxed)
+        self.standing.is_away.load(Ordering::Relaxed)
+    }
+
+    /// How many references have led nowhere since the store was opened.
+    pub(super) fn dropped_count(&self) -> u64 {
+        self.standing.dropped_count.load(Ordering::Relaxed)
     }
 
     /// Pushes references, in the order given; false where not all are known to have arrived.
@@ -198,7 +214,7 @@ impl Broker {
         };
         let mut parts = reply.list()?;
         let told = next(&mut parts, "take")?.number()?;
-        let (is_known, is_awaited) = (told & 1 == 1, told & 2 == 2);
+        let (is_known, is_awaited, has_more) = (told & 1 != 0, told & 2 != 0, told & 4 != 0);
         let mut references = Vec::new();
         while let Some(number) = parts.next() {
             let at =
@@ -214,7 +230,7 @@ impl Broker {
                 }
             }
         }
-        Ok(Taken { is_known, is_awaited, references })
+        Ok(Taken { is_known, is_awaited, has_more, references })
     }
 
     /// Notes what became of references. What others wait for is told at once, the rest along with the
@@ -223,6 +239,9 @@ impl Broker {
         if settled.is_empty() {
             return;
         }
+        let dropped_count = settled.iter().filter(|(how, _)| *how == Settled::Gone).count();
+        let dropped_count = u64::try_from(dropped_count).unwrap_or(0);
+        self.standing.dropped_count.fetch_add(dropped_count, Ordering::Relaxed);
         let is_urgent =
             settled.iter().any(|(how, _)| matches!(how, Settled::Waits | Settled::Paused));
         let is_first = {
@@ -367,7 +386,7 @@ impl Broker {
     }
 
     fn lose(&self, error: &Error) {
-        if self.is_away.swap(true, Ordering::Relaxed) {
+        if self.standing.is_away.swap(true, Ordering::Relaxed) {
             return;
         }
         tracing::warn!(
@@ -377,19 +396,19 @@ impl Broker {
         );
         // Whoever waits at the broker hears nothing more from it.
         self.wakes.ring_all();
-        tokio::spawn(knock(self.this.clone(), Arc::clone(&self.is_away)));
+        tokio::spawn(knock(self.this.clone(), Arc::clone(&self.standing)));
     }
 }
 
 /// Tries to reach a broker until it answers.
-async fn knock(broker: Weak<Broker>, is_away: Arc<AtomicBool>) {
+async fn knock(broker: Weak<Broker>, standing: Arc<Standing>) {
     let mut pause = KNOCK_MIN;
     loop {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(KNOCK_MAX);
         let Some(broker) = broker.upgrade() else {
             // Other handles will see for themselves.
-            is_away.store(false, Ordering::Relaxed);
+            standing.is_away.store(false, Ordering::Relaxed);
             return;
         };
         // A script, since a server that takes none is of no use.
@@ -397,7 +416,7 @@ async fn knock(broker: Weak<Broker>, is_away: Arc<AtomicBool>) {
         let asked = tokio::time::timeout(ANSWER_MAX, broker.link.call(call)).await;
         if matches!(asked, Ok(Ok(_))) {
             tracing::info!(broker = broker.name, "a broker is back");
-            is_away.store(false, Ordering::Relaxed);
+            standing.is_away.store(false, Ordering::Relaxed);
             broker.wakes.ring_all();
             return;
         }

@@ -19,6 +19,17 @@ use crate::wakes::Wakes;
 /// The lanes from this one on are urgent: twice the priority, and one more for suspects.
 const URGENT_FROM: i16 = 4;
 
+/// How a broker is, as this process sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrokerState {
+    /// `high`, `low`, or `all` where there is only one.
+    pub name: &'static str,
+    /// It answers.
+    pub is_up: bool,
+    /// References of it that led nowhere, since the store was opened.
+    pub dropped_count: u64,
+}
+
 pub(super) struct Brokers {
     /// The urgent one first.
     all: Vec<Arc<Broker>>,
@@ -33,6 +44,11 @@ impl Brokers {
     /// The same brokers on connections of their own.
     pub(super) fn another(&self) -> Arc<Self> {
         Arc::new(Self { all: self.all.iter().map(|broker| broker.another()).collect() })
+    }
+
+    /// Their names, the urgent one first.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.all.iter().map(|broker| broker.name).collect()
     }
 
     /// All of them, the urgent one first.
@@ -76,6 +92,16 @@ impl Brokers {
 
     pub(super) async fn pause(&self, queues: &[(i32, bool)]) {
         join_all(self.all.iter().map(|broker| broker.pause(queues))).await;
+    }
+
+    /// How they are.
+    pub(super) fn states(&self) -> Vec<BrokerState> {
+        let state = |broker: &Arc<Broker>| BrokerState {
+            name: broker.name,
+            is_up: !broker.is_away(),
+            dropped_count: broker.dropped_count(),
+        };
+        self.all.iter().map(state).collect()
     }
 
     /// What an operator should know.

@@ -1,68 +1,29 @@
 //! Claims through the brokers: references are taken first, and what they lead to is claimed from the
 //! ledger. Priorities whose broker is away are claimed from the ledger directly.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use windlass_core::store::{ClaimParams, PrioritySet, Quota};
-use windlass_core::{Claimed, Priority, QueueName, Result, WorkerId};
+use windlass_core::{Claimed, Priority, Result};
 
 use super::Shared;
-use super::broker::{Amount, Broker, Settled, Share, Taken};
-use super::reference::size;
+use super::broker::Settled;
+use super::take::Haul;
 use crate::postgres::brokered::{Given, Unused, Wanted, segments};
 use crate::postgres::outbox::Reference;
-use crate::wakes::News;
 
 /// How often a claim goes on after references that led nowhere.
 const ROUNDS_MAX: usize = 4;
 /// How long a claim waits for what others leave over: at first, and in the end.
 const REST_PAUSE_MIN: Duration = Duration::from_millis(1);
 const REST_PAUSE_MAX: Duration = Duration::from_millis(128);
-/// How long a claim that has references waits for those of less urgent tasks.
-const MOMENT: Duration = Duration::from_millis(25);
-
-/// What a take has brought.
-pub(super) struct Haul {
-    pub(super) wanted: Vec<Wanted>,
-    /// Some broker does not know the worker.
-    is_unknown: bool,
-    /// What others have taken may leave a rest.
-    is_awaited: bool,
-    /// The priorities whose brokers are away.
-    direct: Vec<Priority>,
-}
-
-impl Haul {
-    /// True when references are all that there is to claim by.
-    pub(super) fn is_complete(&self) -> bool {
-        self.direct.is_empty()
-    }
-}
 
 /// What a claim by references has brought.
 pub(super) struct Landed {
     tasks: Vec<Claimed>,
     /// Some reference led nowhere.
     has_missed: bool,
-}
-
-/// What is still wanted of a take.
-struct Left {
-    tasks: usize,
-    suspects: usize,
-    quotas: Vec<usize>,
-}
-
-impl Left {
-    fn count(&mut self, quota: usize, reference: &Reference) {
-        // What is beyond the quota goes back as a rest.
-        let given = size(reference).min(self.quotas[quota]);
-        self.tasks = self.tasks.saturating_sub(given);
-        self.quotas[quota] -= given;
-        self.suspects = self.suspects.saturating_sub(usize::from(reference.lane % 2 == 1));
-    }
 }
 
 impl Shared {
@@ -163,102 +124,6 @@ impl Shared {
         tasks
     }
 
-    /// Takes references, in the order of claiming. Steps that follow each other at one broker are one call.
-    pub(super) async fn take(&self, params: &ClaimParams, looks_back: bool) -> Result<Haul> {
-        self.wishes.note(params);
-        let queues = params.quotas.iter().map(|quota| quota.queue.clone()).collect();
-        let numbers = self.ledger.queue_numbers(queues).await?;
-        // Unless some broker says otherwise.
-        let mut haul =
-            Haul { wanted: Vec::new(), is_unknown: true, is_awaited: false, direct: Vec::new() };
-        let mut unknown_to = 0;
-        let mut left = Left {
-            tasks: params.limit,
-            suspects: params.suspects_at_most,
-            quotas: params.quotas.iter().map(|quota| quota.at_most).collect(),
-        };
-        let mut asked = HashSet::new();
-        for (at, mut shares) in self.steps(params, &numbers) {
-            if left.tasks == 0 {
-                break;
-            }
-            shares.iter_mut().for_each(|share| share.at_most = left.quotas[share.quota]);
-            let broker = &self.brokers.all()[at];
-            let worker = &params.worker;
-            let looks_back = asked.insert(at) && looks_back;
-            let wanted = Amount { tasks: left.tasks, suspects: left.suspects, looks_back };
-            let taken = if broker.is_away() {
-                None
-            } else if haul.wanted.is_empty() {
-                broker.take(worker, wanted, &shares).await.ok()
-            } else {
-                match take_in_a_moment(broker, worker, wanted, shares).await {
-                    Some(taken) => taken.ok(),
-                    None => {
-                        // Claimed again soon; what comes meanwhile is in the worker's own list.
-                        let ready = params.quotas.iter().map(|quota| quota.queue.clone());
-                        let news = News { ready: ready.collect(), ..News::default() };
-                        self.ledger.wakes().tell(news);
-                        break;
-                    }
-                }
-            };
-            let Some(taken) = taken else {
-                haul.direct.extend(
-                    Priority::DESCENDING
-                        .into_iter()
-                        .filter(|one| self.brokers.number_for(*one) == at),
-                );
-                continue;
-            };
-            unknown_to += usize::from(!taken.is_known);
-            haul.is_unknown = unknown_to > 0;
-            haul.is_awaited |= taken.is_awaited;
-            let mut strange = Vec::new();
-            for (quota, reference) in taken.references {
-                match quota.or_else(|| quota_of(params, &numbers, &reference)) {
-                    Some(quota) => {
-                        left.count(quota, &reference);
-                        haul.wanted.push(Wanted { reference, quota });
-                    }
-                    None => strange.push((Settled::Waits, reference)),
-                }
-            }
-            broker.settle(worker, strange).await;
-        }
-        Ok(haul)
-    }
-
-    /// Which shares to ask which broker for, in the order of claiming.
-    fn steps(
-        &self,
-        params: &ClaimParams,
-        numbers: &HashMap<QueueName, i32>,
-    ) -> Vec<(usize, Vec<Share>)> {
-        let mut steps: Vec<(usize, Vec<Share>)> = Vec::new();
-        for (quota, wanted) in params.quotas.iter().enumerate() {
-            let Some(queue) = numbers.get(&wanted.queue) else { continue };
-            for at in 0..self.brokers.all().len() {
-                let priorities = wanted.priorities.descending();
-                let mine = priorities.filter(|one| self.brokers.number_for(*one) == at);
-                let lanes: Vec<_> = mine
-                    .map(|priority| i16::from(priority.as_number()) * 2)
-                    // Suspects go first: few are allowed, so they hold up nobody.
-                    .flat_map(|lane| [(*queue, lane + 1), (*queue, lane)])
-                    .collect();
-                if lanes.is_empty() {
-                    continue;
-                }
-                let share = Share { quota, at_most: wanted.at_most, lanes };
-                match steps.last_mut() {
-                    Some((last, shares)) if *last == at => shares.push(share),
-                    _ => steps.push((at, vec![share])),
-                }
-            }
-        }
-        steps
-    }
-
     /// Takes over what the ledger has answered, and tells the brokers.
     pub(super) async fn receive(
         &self,
@@ -301,31 +166,6 @@ impl Shared {
             broker.settle(&params.worker, its).await;
         }
     }
-}
-
-/// Takes references, unless that lasts longer than those who have some already are to wait. It goes on all
-/// the same: a broker that does not answer at all is noticed.
-async fn take_in_a_moment(
-    broker: &Arc<Broker>,
-    worker: &WorkerId,
-    wanted: Amount,
-    shares: Vec<Share>,
-) -> Option<Result<Taken>> {
-    let (broker, worker) = (Arc::clone(broker), worker.clone());
-    let taking = tokio::spawn(async move { broker.take(&worker, wanted, &shares).await });
-    tokio::time::timeout(MOMENT, taking).await.ok()?.ok()
-}
-
-/// The quota for which a reference counts that a worker had already.
-fn quota_of(
-    params: &ClaimParams,
-    numbers: &HashMap<QueueName, i32>,
-    reference: &Reference,
-) -> Option<usize> {
-    let priority = Priority::from_number(i64::from(reference.lane / 2)).ok()?;
-    params.quotas.iter().position(|quota| {
-        numbers.get(&quota.queue) == Some(&reference.queue) && quota.priorities.contains(priority)
-    })
 }
 
 /// What is left of a claim for these priorities; nothing when there is nothing left.

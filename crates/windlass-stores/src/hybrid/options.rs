@@ -63,11 +63,6 @@ impl HybridOptions {
         Self { sweep_every: pause, ..self }
     }
 
-    /// The names of the brokers, the urgent one first.
-    pub(super) fn names(&self) -> Vec<&'static str> {
-        self.servers().into_iter().map(|(name, _)| name).collect()
-    }
-
     /// The brokers, the urgent one first.
     pub(super) fn servers(&self) -> Vec<(&'static str, RedisOptions)> {
         match &self.brokers {
@@ -96,7 +91,8 @@ mod tests {
     fn read(brokers: &[&str]) -> Result<Vec<&'static str>> {
         let ledger = PostgresOptions::of_url("postgres://user@host/database")?;
         let brokers: Vec<_> = brokers.iter().map(ToString::to_string).collect();
-        Ok(HybridOptions::of_urls(ledger, &brokers)?.names())
+        let servers = HybridOptions::of_urls(ledger, &brokers)?.servers();
+        Ok(servers.into_iter().map(|(name, _)| name).collect())
     }
 
     #[test]

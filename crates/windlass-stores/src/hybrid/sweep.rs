@@ -15,6 +15,10 @@ use crate::postgres::outbox::Carrier;
 
 /// Rows of the outbox that are younger are on their way.
 const ON_THE_WAY: Duration = Duration::from_secs(1);
+/// From one look into the outbox to the next, between comparisons.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a process with workers says that it uses brokers; after a minute nobody believes it.
+const SAY_EVERY: Duration = Duration::from_secs(15);
 /// References in one step.
 const STEP: i64 = 1_000;
 /// A broker that is away for so long is told of everything when it is back.
@@ -29,6 +33,8 @@ pub(super) struct Sweeps {
 #[derive(Default)]
 struct State {
     swept_at: Option<Instant>,
+    looked_at: Option<Instant>,
+    said_at: Option<Instant>,
     /// Lanes that had fewer references than rows, also counting what may still be pushed.
     short: HashSet<(i32, i16)>,
     /// By broker: since when it is away.
@@ -42,13 +48,27 @@ impl Sweeps {
 
     /// True when the next sweep is due, which then counts as begun.
     fn is_due(&self) -> bool {
-        let mut state = self.state.lock();
-        let is_due = state.swept_at.is_none_or(|at| at.elapsed() >= self.every);
-        if is_due {
-            state.swept_at = Some(Instant::now());
-        }
-        is_due
+        is_time(&mut self.state.lock().swept_at, self.every)
     }
+
+    /// True when the outbox is to be looked at, which then counts as done.
+    fn is_time_to_look(&self) -> bool {
+        is_time(&mut self.state.lock().looked_at, LOOK_EVERY)
+    }
+
+    /// True when it is to be said that brokers are in use, which then counts as done.
+    pub(super) fn is_time_to_say_so(&self) -> bool {
+        is_time(&mut self.state.lock().said_at, SAY_EVERY)
+    }
+}
+
+/// True when so much time has passed since this was last asked and answered so.
+fn is_time(last: &mut Option<Instant>, every: Duration) -> bool {
+    let is_time = last.is_none_or(|at| at.elapsed() >= every);
+    if is_time {
+        *last = Some(Instant::now());
+    }
+    is_time
 }
 
 impl Shared {
@@ -59,6 +79,9 @@ impl Shared {
         } else if self.ledger.was_told_of_work() {
             // A transaction of an application, or a process without brokers: it need not wait.
             self.push_left(Duration::ZERO).await
+        } else if self.sweeps.is_time_to_look() {
+            // Of those who tell nobody.
+            self.push_left(ON_THE_WAY).await
         } else {
             Ok(())
         };
@@ -68,6 +91,7 @@ impl Shared {
     }
 
     async fn sweep(&self, duty: Duty) -> Result<()> {
+        self.ledger.use_brokers(self.brokers.names()).await?;
         self.push_left(ON_THE_WAY).await?;
         let paused = self.ledger.queues_paused().await?;
         let mut short = HashSet::new();
@@ -101,7 +125,7 @@ impl Shared {
         }
         broker.reclaim_all().await?;
         broker.pause(paused).await;
-        match self.renew(duty, at, broker).await? {
+        match self.renew(duty, at, broker, paused).await? {
             true => Ok(Vec::new()),
             false => self.compare(at, broker, paused).await,
         }
@@ -138,14 +162,20 @@ impl Shared {
     }
 
     /// Pushes everything where a broker is not the one that it was; true when it was not.
-    async fn renew(&self, duty: Duty, at: usize, broker: &Broker) -> Result<bool> {
+    async fn renew(
+        &self,
+        duty: Duty,
+        at: usize,
+        broker: &Broker,
+        queues: &[(i32, bool)],
+    ) -> Result<bool> {
         let found = broker.generation().await?;
         if self.ledger.broker_generation(broker.name).await?.as_ref() == Some(&found) {
             return Ok(false);
         }
         tracing::info!(broker = broker.name, "a broker is told of all pending tasks");
-        for lane in self.counts_of(at).await? {
-            self.push_lane(broker, &lane).await?;
+        for (queue, lane) in self.lanes_in(at, queues) {
+            self.push_lane(broker, queue, lane).await?;
         }
         // Another one by now: the next sweep begins again.
         if broker.generation().await? == found {
@@ -161,10 +191,7 @@ impl Shared {
         broker: &Broker,
         queues: &[(i32, bool)],
     ) -> Result<Vec<(i32, i16)>> {
-        let lanes = queues.iter().flat_map(|(queue, _)| {
-            self.lanes_of(at).into_iter().map(|lane| (*queue, lane)).collect::<Vec<_>>()
-        });
-        let lanes: Vec<(i32, i16)> = lanes.collect();
+        let lanes = self.lanes_in(at, queues);
         // Both before and after: what is claimed or pushed meanwhile must not look like a loss.
         let before = broker.count(&lanes).await?;
         let counts = self.counts_of(at).await?;
@@ -191,7 +218,7 @@ impl Shared {
                 found,
                 "references are missing and are pushed again"
             );
-            self.push_lane(broker, lane).await?;
+            self.push_lane(broker, lane.queue, lane.lane).await?;
         }
         Ok(short)
     }
@@ -204,17 +231,23 @@ impl Shared {
     }
 
     /// Pushes all rows of a lane anew, from the last down: each goes to the front of what is there.
-    async fn push_lane(&self, broker: &Broker, lane: &LaneCount) -> Result<()> {
-        broker.clear(lane.queue, lane.lane).await?;
+    async fn push_lane(&self, broker: &Broker, queue: i32, lane: i16) -> Result<()> {
+        broker.clear(queue, lane).await?;
         let mut before = i64::MAX;
         loop {
-            let some = self.ledger.ready_stretch(*lane, before, STEP).await?;
+            let some = self.ledger.ready_stretch((queue, lane), before, STEP).await?;
             let Some(last) = some.last() else { return Ok(()) };
             before = last.position;
             if !broker.push(&some).await {
                 return Ok(());
             }
         }
+    }
+
+    /// The lanes of these queues that a broker has.
+    fn lanes_in(&self, at: usize, queues: &[(i32, bool)]) -> Vec<(i32, i16)> {
+        let lanes = self.lanes_of(at);
+        queues.iter().flat_map(|(queue, _)| lanes.iter().map(|lane| (*queue, *lane))).collect()
     }
 
     fn lanes_of(&self, at: usize) -> Vec<i16> {

@@ -18,24 +18,29 @@ use crate::wakes::Wakes;
 pub(crate) use sweep::LaneCount;
 
 impl PostgresStore {
-    /// The same store for one who carries references to brokers of these names. From now on the schema
-    /// has an outbox.
-    pub(crate) async fn with_carrier(
-        &self,
-        names: Vec<&'static str>,
-        carrier: Arc<dyn Carrier>,
-    ) -> Result<Self> {
+    /// The same store for one who carries references to brokers.
+    pub(crate) fn with_carrier(&self, carrier: Arc<dyn Carrier>) -> Self {
+        let plain = &self.shared.options;
+        let outbox = Some(Outbox::new(plain, carrier));
+        let options = PostgresOptions { outbox, ..PostgresOptions::clone(plain) };
+        Self::on(Arc::new(options), Arc::clone(&self.shared.wakes))
+    }
+
+    /// Says that brokers of these names are in use. From now on the schema has an outbox, until nobody
+    /// has said so for a minute.
+    pub(crate) async fn use_brokers(&self, names: Vec<&'static str>) -> Result<()> {
         self.run(|shared| async move {
             let held = shared.pool.get().await?;
             let used = held.session.all(sql::BROKER_USE, &[&names]).await;
             held.back();
             used.map(drop)
         })
-        .await?;
-        let plain = &self.shared.options;
-        let outbox = Some(Outbox::new(plain, carrier));
-        let options = PostgresOptions { outbox, ..PostgresOptions::clone(plain) };
-        Ok(Self::on(Arc::new(options), Arc::clone(&self.shared.wakes)))
+        .await
+    }
+
+    /// True for a store that may make what is not there.
+    pub(crate) fn creates(&self) -> bool {
+        self.shared.options.creates
     }
 
     /// The same store on connections of its own.

@@ -113,13 +113,12 @@ impl PostgresStore {
     /// Rows of a lane, from the last before this position down; a few more where several share one.
     pub(crate) async fn ready_stretch(
         &self,
-        lane: LaneCount,
+        (queue, lane): (i32, i16),
         before: i64,
         limit: i64,
     ) -> Result<Vec<Reference>> {
         self.run(|shared| async move {
             let held = shared.pool.get().await?;
-            let LaneCount { queue, lane, .. } = lane;
             let values: Values<'_> = &[&queue, &lane, &before, &limit];
             let rows = held.session.all(sql::READY_STRETCH, values).await;
             held.back();
