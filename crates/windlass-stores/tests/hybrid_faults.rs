@@ -6,14 +6,14 @@
 
 #[path = "subjects/hybrid.rs"]
 mod hybrid;
-#[path = "subjects/postgres.rs"]
-mod postgres;
+#[path = "subjects/schema.rs"]
+mod schema;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hybrid::HybridSubject;
-use postgres::connect;
+use schema::connect;
 use windlass_core::store::{Depth, PrioritySet, Quota, WaitParams, Wake};
 use windlass_core::{Priority, State, TaskId};
 use windlass_testkit::draft::{draft, queue};
@@ -119,13 +119,13 @@ async fn what_others_submit_is_pushed_by_the_leader() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_way_to_become_pending_leaves_a_reference_and_no_note() {
     let (_server, s, schema) = stage(&[]).await;
+    let done = s.bring(draft(), State::Completed).await;
+    s.rerun(&done).await;
     let batch = s.submit_many(9).await;
     s.cancel(&batch[4]).await;
     let later = s.submit(draft().after(SECOND)).await;
     s.advance(SECOND);
     s.promote().await;
-    let done = s.bring(draft(), State::Completed).await;
-    s.rerun(&done).await;
     let worker = s.worker().await;
     let held = s.claim_ids(&worker, 2).await;
     s.leave(&worker).await;

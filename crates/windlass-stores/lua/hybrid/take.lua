@@ -4,9 +4,9 @@
 -- KEYS[1] stem    ARGV[1] worker, [2] tasks at most, [3] suspects at most, [4] 1 to have what is there already or 0,
 --   [5] how many references are settled; for each of these how (`claimed`, `gone`, `waits`, `paused`, `finished`) and the
 --   reference; then for each quota: tasks at most, how many lanes, the lanes (`queue:lane`)
--- returns {1 if the worker's heartbeat is there or 0, and 2 more if nothing was found but will be in a moment, and 4 more
---   if a quota of which nothing is to be taken has something, then the number of its quota and each reference...}; what
---   was in the worker's list already has the number 0
+-- returns {1 if the worker's heartbeat is there or 0, and 2 more if a quota of which nothing is to be taken has something;
+--   where nothing was found, a reference of another worker that may leave a rest, or nothing; then the number of its quota
+--   and each reference...}; what was in the worker's list already has the number 0
 local worker, left, suspects = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local taken, held = stem .. 'taken:' .. worker, stem .. 'held:' .. worker
 
@@ -29,7 +29,7 @@ for _ = 1, tonumber(ARGV[5]) do
   end
 end
 
-local found = { call('EXISTS', stem .. 'beat:' .. worker) }
+local found = { call('EXISTS', stem .. 'beat:' .. worker), '' }
 for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}) do
   found[#found + 1] = 0
   found[#found + 1] = reference
@@ -75,7 +75,7 @@ while at <= #ARGV do
   end
   at = at + 2 + lanes
 end
-if #found > 1 then
+if #found > 2 then
   -- A broker that has lost everything knows of the worker again only with its next heartbeat.
   call('SADD', stem .. 'workers', worker)
 end
@@ -85,20 +85,20 @@ for queue in pairs(more) do
 end
 
 -- Of many tasks that another has taken some may be left over, and come back as a reference of their own.
-local function is_rest_awaited()
+local function awaited()
   for _, other in ipairs(call('SMEMBERS', stem .. 'workers')) do
     for _, reference in ipairs(call('LRANGE', stem .. 'taken:' .. other, 0, -1)) do
       if asked[string.match(reference, '^%d+:%d+')] and size_of(reference) > 1 then
-        return true
+        return reference
       end
     end
   end
-  return false
+  return ''
 end
-if number > 0 and #found == 1 and is_rest_awaited() then
-  found[1] = found[1] + 2
+if number > 0 and #found == 2 then
+  found[2] = awaited()
 end
 if has_more then
-  found[1] = found[1] + 4
+  found[1] = found[1] + 2
 end
 return found

@@ -93,8 +93,8 @@ pub(super) struct Share {
 pub(super) struct Taken {
     /// The worker's heartbeat is there.
     pub(super) is_known: bool,
-    /// Nothing was there, but something will be in a moment.
-    pub(super) is_awaited: bool,
+    /// Nothing was there, but this of another worker may leave a rest in a moment.
+    pub(super) awaited: Option<Reference>,
     /// There is something in shares of which nothing was to be taken.
     pub(super) has_more: bool,
     /// References, each with its quota; without one where a worker had it already.
@@ -214,7 +214,8 @@ impl Broker {
         };
         let mut parts = reply.list()?;
         let told = next(&mut parts, "take")?.number()?;
-        let (is_known, is_awaited, has_more) = (told & 1 != 0, told & 2 != 0, told & 4 != 0);
+        let (is_known, has_more) = (told & 1 != 0, told & 2 != 0);
+        let awaited = reference::read(&next(&mut parts, "take")?.text()?);
         let mut references = Vec::new();
         while let Some(number) = parts.next() {
             let at =
@@ -230,7 +231,7 @@ impl Broker {
                 }
             }
         }
-        Ok(Taken { is_known, is_awaited, has_more, references })
+        Ok(Taken { is_known, awaited, has_more, references })
     }
 
     /// Notes what became of references. What others wait for is told at once, the rest along with the

@@ -2,7 +2,7 @@
 //! ledger. Priorities whose broker is away are claimed from the ledger directly.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use windlass_core::store::{ClaimParams, PrioritySet, Quota};
 use windlass_core::{Claimed, Priority, Result};
@@ -15,9 +15,11 @@ use crate::postgres::outbox::Reference;
 
 /// How often a claim goes on after references that led nowhere.
 const ROUNDS_MAX: usize = 4;
-/// How long a claim waits for what others leave over: at first, and in the end.
+/// How long a claim waits for what others leave over: at first, at last if they do not get on, and all
+/// in all.
 const REST_PAUSE_MIN: Duration = Duration::from_millis(1);
 const REST_PAUSE_MAX: Duration = Duration::from_millis(128);
+const REST_MAX: Duration = Duration::from_secs(3);
 
 /// What a claim by references has brought.
 pub(super) struct Landed {
@@ -60,7 +62,17 @@ impl Shared {
     /// Claims from queues that are each named once.
     async fn claim_once(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
         let turn = self.turns.begin(&params.worker);
-        let haul = self.take(params, turn.is_alone).await?;
+        let mut haul = self.take(params, turn.is_alone).await?;
+        let (begun, mut pause) = (Instant::now(), REST_PAUSE_MIN);
+        while haul.wanted.is_empty() && !haul.awaited.is_empty() {
+            if pause > REST_PAUSE_MAX || begun.elapsed() > REST_MAX {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            let next = self.take(params, false).await?;
+            pause = if next.awaited == haul.awaited { pause * 2 } else { REST_PAUSE_MIN };
+            haul = next;
+        }
         self.claim_haul(params, haul).await
     }
 
@@ -68,14 +80,8 @@ impl Shared {
     pub(super) async fn claim_haul(
         &self,
         params: &ClaimParams,
-        mut haul: Haul,
+        haul: Haul,
     ) -> Result<Vec<Claimed>> {
-        let mut pause = REST_PAUSE_MIN;
-        while haul.wanted.is_empty() && haul.is_awaited && pause <= REST_PAUSE_MAX {
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-            haul = self.take(params, false).await?;
-        }
         let mut tasks = Vec::new();
         if !haul.wanted.is_empty() {
             let claiming = self.ledger.claim_by(params.clone(), Some(haul.wanted.clone()));

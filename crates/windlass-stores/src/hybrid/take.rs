@@ -24,8 +24,8 @@ pub(super) struct Haul {
     pub(super) wanted: Vec<Wanted>,
     /// Some broker does not know the worker, or none was asked.
     pub(super) is_unknown: bool,
-    /// What others have taken may leave a rest.
-    pub(super) is_awaited: bool,
+    /// What others have taken that may leave a rest.
+    pub(super) awaited: Vec<Reference>,
     /// The priorities whose brokers are away.
     pub(super) direct: Vec<Priority>,
 }
@@ -180,7 +180,7 @@ impl Shared {
     /// Takes over what a broker has given.
     async fn take_over(&self, taking: &mut Taking<'_>, at: usize, taken: Taken) {
         taking.haul.is_unknown |= !taken.is_known;
-        taking.haul.is_awaited |= taken.is_awaited;
+        taking.haul.awaited.extend(taken.awaited);
         if !taken.has_more {
             taking.exhausted.insert(at);
         }

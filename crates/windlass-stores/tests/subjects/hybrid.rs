@@ -9,11 +9,11 @@ use windlass_stores::hybrid::{HybridOptions, HybridStore};
 use windlass_stores::redis::RedisOptions;
 use windlass_testkit::{RedisServer, Subject};
 
-use super::postgres::{PostgresSubject, options_at};
+use super::schema::Place;
 
 /// With one broker for all priorities.
 pub(crate) struct HybridSubject {
-    pub(crate) ledger: PostgresSubject,
+    pub(crate) ledger: Place,
     brokers: Vec<RedisOptions>,
     store: Arc<HybridStore>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct HybridSubject {
 impl HybridSubject {
     /// With these servers as brokers, which are compared with the ledger in every sweep.
     pub(crate) async fn on(servers: &[&RedisServer]) -> Self {
-        let ledger = PostgresSubject::fresh().await;
+        let ledger = Place::fresh();
         let prefix = RedisServer::new_prefix();
         let options = |server: &&RedisServer| RedisOptions::of_url(&server.url(&prefix)).unwrap();
         let brokers: Vec<_> = servers.iter().map(options).collect();
@@ -30,8 +30,8 @@ impl HybridSubject {
     }
 }
 
-async fn open(ledger: &PostgresSubject, brokers: &[RedisOptions]) -> Arc<HybridStore> {
-    let options = options_at(&ledger.url, &ledger.clock);
+async fn open(ledger: &Place, brokers: &[RedisOptions]) -> Arc<HybridStore> {
+    let options = ledger.options();
     let options = match brokers {
         [high, low] => HybridOptions::two(options, high.clone(), low.clone()),
         [all] => HybridOptions::one(options, all.clone()),
@@ -56,7 +56,7 @@ impl Subject for HybridSubject {
     }
 
     fn advance(&self, by: Duration) {
-        self.ledger.advance(by);
+        self.ledger.clock.advance(by);
     }
 
     async fn spoil(&self, task: &TaskId) -> bool {

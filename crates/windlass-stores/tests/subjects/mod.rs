@@ -14,6 +14,8 @@ mod pgbouncer;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "postgres")]
+mod schema;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
