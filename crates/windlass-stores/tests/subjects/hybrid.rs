@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use windlass_core::{Store, TaskId};
 use windlass_stores::hybrid::{HybridOptions, HybridStore};
+use windlass_stores::postgres::PostgresOptions;
 use windlass_stores::redis::RedisOptions;
 use windlass_testkit::{RedisServer, Subject};
 
@@ -15,26 +16,33 @@ use super::schema::Place;
 pub(crate) struct HybridSubject {
     pub(crate) ledger: Place,
     brokers: Vec<RedisOptions>,
-    store: Arc<HybridStore>,
+    pub(crate) store: Arc<HybridStore>,
 }
 
 impl HybridSubject {
     /// With these servers as brokers, which are compared with the ledger in every sweep.
     pub(crate) async fn on(servers: &[&RedisServer]) -> Self {
-        let ledger = Place::fresh();
+        Self::at(Place::fresh(), servers, |options| options).await
+    }
+
+    /// The same in this schema, opened as someone wants it.
+    pub(crate) async fn at(
+        ledger: Place,
+        servers: &[&RedisServer],
+        wanted: impl Fn(PostgresOptions) -> PostgresOptions,
+    ) -> Self {
         let prefix = RedisServer::new_prefix();
         let options = |server: &&RedisServer| RedisOptions::of_url(&server.url(&prefix)).unwrap();
         let brokers: Vec<_> = servers.iter().map(options).collect();
-        let store = open(&ledger, &brokers).await;
+        let store = open(wanted(ledger.options()), &brokers).await;
         Self { ledger, brokers, store }
     }
 }
 
-async fn open(ledger: &Place, brokers: &[RedisOptions]) -> Arc<HybridStore> {
-    let options = ledger.options();
+async fn open(ledger: PostgresOptions, brokers: &[RedisOptions]) -> Arc<HybridStore> {
     let options = match brokers {
-        [high, low] => HybridOptions::two(options, high.clone(), low.clone()),
-        [all] => HybridOptions::one(options, all.clone()),
+        [high, low] => HybridOptions::two(ledger, high.clone(), low.clone()),
+        [all] => HybridOptions::one(ledger, all.clone()),
         _ => panic!("one broker or two"),
     };
     let options = options.unwrap().sweep_every(Duration::ZERO);
@@ -52,7 +60,7 @@ impl Subject for HybridSubject {
     }
 
     async fn another(&self) -> Arc<dyn Store> {
-        open(&self.ledger, &self.brokers).await
+        open(self.ledger.options(), &self.brokers).await
     }
 
     fn advance(&self, by: Duration) {
