@@ -15,6 +15,8 @@ struct Need {
 const NEEDS: &[Need] = &[
     Need { program: "mkfs.ext4", package: "e2fsprogs", purpose: "torture power-cut" },
     Need { program: "curl", package: "curl", purpose: "the README's tour" },
+    Need { program: "node", package: "nodejs", purpose: "the sample worker in JavaScript" },
+    Need { program: "python3", package: "python3", purpose: "the sample worker in Python" },
     Need { program: "mount", package: "mount", purpose: "torture power-cut" },
     // The package also sets up a server of its own, which tests leave alone: they start theirs.
     // Its own instance is left alone, too.

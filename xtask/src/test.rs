@@ -1,5 +1,7 @@
 //! `cargo xtask test`: everything that must pass, with one honest total at the end.
 
+mod programs;
+
 use std::io::{BufRead, BufReader};
 use std::ops::AddAssign;
 use std::process::Stdio;
@@ -52,7 +54,14 @@ pub(crate) fn run(args: &Args) -> Result {
     if let Err(error) = setup::run(setup::Voice::Quiet) {
         println!("setup: {}", shell::chain(error.as_ref()));
     }
-    let (mut tally, is_cargo_satisfied) = run_cargo_test(args)?;
+    let (mut tally, is_cargo_satisfied) = if args.cargo.is_empty() {
+        let (mut tally, is_satisfied) = programs::run(programs::build()?)?;
+        let (documented, is_documented) = run_cargo_test(&[String::from("--doc")])?;
+        tally += documented;
+        (tally, is_satisfied && is_documented)
+    } else {
+        run_cargo_test(&args.cargo)?
+    };
     let is_any_run = tally.passed + tally.failed > 0;
     tally += run_power_cut(args);
     tally += run_processes(args);
@@ -61,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result {
         return Err("tests failed".into());
     }
     if !is_cargo_satisfied {
-        return Err("cargo test failed outside of any test".into());
+        return Err("a test program failed outside of any test".into());
     }
     if !is_any_run {
         return Err("no test ran".into());
@@ -69,12 +78,12 @@ pub(crate) fn run(args: &Args) -> Result {
     Ok(())
 }
 
-/// Runs the tests of all crates, output passed through, and adds up their closing lines. Also
-/// answers whether cargo itself was satisfied.
-fn run_cargo_test(args: &Args) -> Result<(Tally, bool)> {
+/// Runs the tests that cargo finds by these words, output passed through, and adds up their closing
+/// lines. Also answers whether cargo itself was satisfied.
+fn run_cargo_test(args: &[String]) -> Result<(Tally, bool)> {
     let mut child = shell::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
-        .args(&args.cargo)
+        .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;

@@ -45,6 +45,7 @@ pub use handle::Handle;
 pub use handler::{Handler, RawTask};
 pub use healthchecker::Health;
 pub use inline::Inline;
+pub use quotas::{Queues, share};
 pub use station::Unknown;
 pub use task::{Configure, DEFAULT_QUEUE, Options, Task};
 pub use upkeep::{Upkeep, UpkeepBuilder};

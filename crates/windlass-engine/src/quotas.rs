@@ -6,13 +6,13 @@ use windlass_core::store::{PrioritySet, Quota};
 
 /// The queues that a worker serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Queues {
+pub struct Queues {
     /// Each with its weight.
-    pub(crate) weighted: Vec<(QueueName, u32)>,
+    pub weighted: Vec<(QueueName, u32)>,
     /// In the order given, the next only when the one before is empty.
-    pub(crate) is_strict: bool,
+    pub is_strict: bool,
     /// Which priorities are served.
-    pub(crate) priorities: PrioritySet,
+    pub priorities: PrioritySet,
 }
 
 /// The quotas of a claim of so many tasks.
@@ -21,7 +21,7 @@ pub(crate) struct Queues {
 /// share, what does not divide goes by lot; then, where a queue has less than its share, to whoever
 /// has more, again by lot. So all get their share while all are backed up, and none waits for
 /// another that is empty.
-pub(crate) fn share(queues: &Queues, limit: usize, dice: &mut Dice) -> Vec<Quota> {
+pub fn share(queues: &Queues, limit: usize, dice: &mut Dice) -> Vec<Quota> {
     let quota = |queue: &QueueName, at_most| Quota {
         queue: queue.clone(),
         at_most,

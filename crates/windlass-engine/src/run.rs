@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tracing::Instrument;
-use windlass_core::limits::clip;
 use windlass_core::{Claimed, Ending};
 
 use crate::context::RunContext;
@@ -32,7 +31,8 @@ pub(crate) async fn run(
     }
     let hooks = &station.registry.hooks;
     hooks.before(task);
-    let ending = work_on(station, task, controls, slot).await;
+    let limits = &station.client.config().limits;
+    let ending = work_on(station, task, controls, slot).await.within(limits);
     hooks.after(task, &ending);
     ending
 }
@@ -66,7 +66,7 @@ async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: S
     let ending = tokio::select! {
         biased;
         outcome = guarded => match outcome {
-            Ok(ending) => checked(station, ending),
+            Ok(ending) => ending,
             Err(panic) => panicked(panic.as_ref()),
         },
         () = controls.stop.cancelled() => Ending::Released,
@@ -84,23 +84,6 @@ async fn pass(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
         None => std::future::pending().await,
-    }
-}
-
-/// A result over the limit is a failure: the store must not take it.
-fn checked(station: &Station, ending: Ending) -> Ending {
-    let limits = &station.client.config().limits;
-    match ending {
-        Ending::Completed { result: Some(result) } if result.len() > limits.result_bytes_max => {
-            let (bytes, most) = (result.len(), limits.result_bytes_max);
-            let error = format!("the result has {bytes} bytes, at most {most} are kept");
-            Ending::Failed { error, retry_after: None }
-        }
-        Ending::Failed { mut error, retry_after } => {
-            error.truncate(clip(&error, limits.error_bytes_max).len());
-            Ending::Failed { error, retry_after }
-        }
-        ending => ending,
     }
 }
 

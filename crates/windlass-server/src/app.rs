@@ -1,6 +1,7 @@
 //! The application: what all requests share, and the way through it that every request takes.
 
 use std::any::Any;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ use windlass_engine::Client;
 
 use crate::guard::RequestId;
 use crate::listen::Seat;
-use crate::problem::{Cause, Problem, Slug};
+use crate::problem::{Cause, Outcome, Problem, Slug};
+use crate::remote::Remote;
 use crate::routes;
 
 /// Bodies that are larger than [`SMALL_BODY_BYTES`] share this much memory.
@@ -49,6 +51,7 @@ struct Inner {
     pings: Arc<Semaphore>,
     /// Handlers that change something, each to its end, whether or not its client still listens.
     changes: TaskTracker,
+    remote: Remote,
 }
 
 impl App {
@@ -59,6 +62,7 @@ impl App {
             large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_KIB)),
             pings: Arc::new(Semaphore::new(PINGS_MAX)),
             changes: TaskTracker::new(),
+            remote: Remote::new(),
         }));
         let handled = middleware::from_fn_with_state(shared.clone(), handle);
         let router = routes::all().layer(handled).with_state(shared.clone());
@@ -119,6 +123,30 @@ impl Shared {
         &self.0.large_bodies
     }
 
+    /// The workers that reach the store through here.
+    pub(crate) fn remote(&self) -> &Remote {
+        &self.0.remote
+    }
+
+    /// Runs a change of its own, of which nobody waits for the end but the server when it stops.
+    pub(crate) fn detach(&self, change: impl Future<Output = ()> + Send + 'static) {
+        self.0.changes.spawn(change);
+    }
+
+    /// Runs a change to its end, also when whoever waits for it is dropped.
+    pub(crate) async fn to_its_end<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = T> + Send + 'static,
+    ) -> Outcome<T> {
+        match self.0.changes.spawn(change).await {
+            Ok(done) => Ok(done),
+            Err(error) if error.is_panic() => {
+                Err(Error::corrupt("a change panicked").because(error).into())
+            }
+            Err(_) => Err(Error::new(ErrorKind::Unavailable, "the runtime ended").into()),
+        }
+    }
+
     /// Leave to ping the store.
     pub(crate) fn pings(&self) -> &Arc<Semaphore> {
         &self.0.pings
@@ -130,7 +158,7 @@ impl Shared {
 async fn handle(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let request_id = request.extensions().get::<RequestId>().cloned();
-    let response = if method.is_safe() {
+    let response = if routes::is_droppable(&method, &path) {
         AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(panicked)
     } else {
         // A client that hangs up drops this future, and a store call that is dropped half-way might

@@ -7,7 +7,7 @@
 //!
 //! Inside: `routes/` has a file per group of routes, `wire/` the JSON forms in and out, `fields.rs`
 //! the strict reading of objects and query strings, `problem.rs` every way a request can fail,
-//! `guard.rs` what a browser must not do. Live events, metrics, access control and the dashboard
+//! `guard.rs` what a browser must not do, `remote/` workers in any language. Live events, metrics, access control and the dashboard
 //! come later. This crate talks to the engine and never names a store.
 
 mod app;
@@ -19,6 +19,7 @@ mod nearest;
 mod patience;
 mod problem;
 mod query;
+mod remote;
 mod routes;
 mod sweep;
 mod wire;

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod dlq;
+mod pull;
 mod queues;
 mod root;
 mod stats;
@@ -38,7 +39,13 @@ pub(crate) fn all() -> Router<Shared> {
         .route("/queues/{queue}/resume", post(queues::resume))
         .route("/queues/{queue}/purge", post(queues::purge))
         .route("/workers", get(workers::list))
-        .route("/workers/{id}", get(workers::show))
+        .route("/workers/{id}", get(workers::show).delete(pull::leave))
+        .route("/workers/{id}/heartbeat", post(pull::heartbeat))
+        .route("/workers/{id}/pause", post(workers::pause))
+        .route("/workers/{id}/resume", post(workers::resume))
+        .route("/workers/{id}/drain", post(workers::drain))
+        .route("/leases", post(pull::lease))
+        .route("/results", post(pull::results))
         .route("/dlq", get(dlq::list).delete(dlq::purge))
         .route("/dlq/retry", post(dlq::retry))
         .route("/stats", get(stats::show));
@@ -60,6 +67,15 @@ pub(crate) fn all() -> Router<Shared> {
         .route("/page.js", get(root::js))
         .fallback(no_path)
         .method_not_allowed_fallback(no_method)
+}
+
+/// Requests that wait: they see to it themselves that what they change is driven to its end, and stop
+/// waiting when their client has gone.
+const WAITING: [&str; 2] = ["/api/v1/leases", "/api/v1/results"];
+
+/// True for a request that may be dropped at any time.
+pub(crate) fn is_droppable(method: &Method, path: &str) -> bool {
+    method.is_safe() || WAITING.contains(&path)
 }
 
 /// The name in a path, without its escapes.

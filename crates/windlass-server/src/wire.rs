@@ -1,6 +1,7 @@
 //! The JSON forms of the API, in and out: one file for each thing that has one.
 
 pub(crate) mod filter;
+pub(crate) mod pull;
 pub(crate) mod queue;
 pub(crate) mod stats;
 pub(crate) mod submit;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use windlass_core::config::Config;
 use windlass_core::store::{GetParams, ListParams, Parts, WaitParams, WorkerRecord};
-use windlass_core::{State, Store, SystemClock, TaskId, TaskRecord};
+use windlass_core::{Clock, State, Store, SystemClock, TaskId, TaskRecord};
 use windlass_engine::{Client, Configure, Handle, Options, Task, WorkerBuilder};
 use windlass_stores::memory::MemoryStore;
 
@@ -193,7 +193,12 @@ impl Seat {
 
 /// An empty store in memory that goes by the machine's clock.
 pub fn memory() -> Arc<dyn Store> {
-    Arc::new(MemoryStore::new(Arc::new(SystemClock)))
+    memory_at(Arc::new(SystemClock))
+}
+
+/// An empty store in memory that goes by this clock.
+pub fn memory_at(clock: Arc<dyn Clock>) -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new(clock))
 }
 
 /// Lets (paused) time pass in small steps; unlike a sleep also while a blocking handler runs, which

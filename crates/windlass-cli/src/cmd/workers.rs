@@ -8,7 +8,7 @@ use super::task::told;
 use crate::caller::{Access, escaped};
 use crate::exit::Done;
 use crate::output::Style;
-use crate::table::{Table, cell, short};
+use crate::table::{Table, cell, plain, short};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -21,17 +21,49 @@ pub(crate) enum Command {
         /// The worker's id.
         id: String,
     },
+    /// Have a worker take nothing new until it is told to go on; what it runs goes on.
+    #[command(after_help = "Example:\n  windlass workers pause 5f0c…")]
+    Pause {
+        /// The worker's id.
+        id: String,
+    },
+    /// Have a paused worker take tasks again.
+    #[command(after_help = "Example:\n  windlass workers resume 5f0c…")]
+    Resume {
+        /// The worker's id.
+        id: String,
+    },
+    /// Have a worker finish what it runs, and end.
+    #[command(after_help = "Example:\n  windlass workers drain 5f0c…")]
+    Drain {
+        /// The worker's id.
+        id: String,
+    },
 }
 
 pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
-    let caller = desk.caller(Access::Read).await?;
     match command {
-        Command::List => desk.output.list(&caller.get("/api/v1/workers").await?, rows),
+        Command::List => {
+            let caller = desk.caller(Access::Read).await?;
+            desk.output.list(&caller.get("/api/v1/workers").await?, rows)
+        }
         Command::Show { id } => {
-            let answer = caller.get(&format!("/api/v1/workers/{}", escaped(&id))).await?;
+            let answer = desk.caller(Access::Read).await?.get(&route(&id, "")).await?;
             desk.output.object(&answer, told)
         }
+        Command::Pause { id } => steer(desk, &id, "/pause", "will take nothing new").await,
+        Command::Resume { id } => steer(desk, &id, "/resume", "goes on").await,
+        Command::Drain { id } => steer(desk, &id, "/drain", "will finish what it runs").await,
     }
+}
+
+async fn steer(desk: &Desk, id: &str, order: &str, now: &str) -> Done {
+    let answer = desk.caller(Access::Write).await?.post(&route(id, order)).await?;
+    desk.output.object(&answer, |_, _| format!("worker {} {now}", plain(id)))
+}
+
+fn route(id: &str, rest: &str) -> String {
+    format!("/api/v1/workers/{}{rest}", escaped(id))
 }
 
 fn rows(workers: &[Value], style: Style) -> Table {

@@ -8,6 +8,7 @@ use super::table::State;
 use crate::clock::When;
 use crate::dice::Dice;
 use crate::history::{Happening, Note};
+use crate::limits::{Limits, clip};
 use crate::name::QueueName;
 use crate::retry::{self, Backoff, Decision, Failing};
 use crate::task::{Claimed, Lease, Priority};
@@ -50,6 +51,28 @@ pub enum Ending {
     Released,
     /// The handler stopped because it was cancelled, or called itself off.
     Cancelled,
+}
+
+impl Ending {
+    /// The same within the limits of what is kept: a result that is too large is a failure, and an
+    /// error that is too long is cut.
+    #[must_use]
+    pub fn within(self, limits: &Limits) -> Self {
+        let cut = |mut error: String| {
+            error.truncate(clip(&error, limits.error_bytes_max).len());
+            error
+        };
+        match self {
+            Self::Completed { result: Some(result) } if result.len() > limits.result_bytes_max => {
+                let (bytes, most) = (result.len(), limits.result_bytes_max);
+                let error = format!("the result has {bytes} bytes, at most {most} are kept");
+                Self::Failed { error, retry_after: None }
+            }
+            Self::Failed { error, retry_after } => Self::Failed { error: cut(error), retry_after },
+            Self::Discarded { error } => Self::Discarded { error: cut(error) },
+            other => other,
+        }
+    }
 }
 
 /// Where a task goes next, and what is to be kept of how it got there.

@@ -175,6 +175,23 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
+#[test]
+fn what_is_too_large_to_be_kept_is_a_failure_or_cut() {
+    let limits = Limits {
+        result_bytes_max: 3,
+        error_bytes_max: 4,
+        ..crate::config::Config::default().limits
+    };
+    let result = |text: &'static str| Ending::Completed { result: Some(text.into()) };
+    assert_eq!(result("abc").within(&limits), result("abc"));
+    let Ending::Failed { error, .. } = result("abcd").within(&limits) else { panic!("kept") };
+    assert!(error.contains("4 bytes, at most 3"), "{error}");
+    let failed = |error: &str| Ending::Failed { error: error.into(), retry_after: None };
+    assert_eq!(failed("ab\u{e9}\u{e9}").within(&limits), failed("ab\u{e9}"));
+    let discarded = |error: &str| Ending::Discarded { error: error.into() };
+    assert_eq!(discarded("abcdef").within(&limits), discarded("abcd"));
+}
+
 proptest! {
     /// Whatever befalls a task, in any order: every transition is in the table, and the budgets of
     /// counted runs and of crashes hold.

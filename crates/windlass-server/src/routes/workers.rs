@@ -1,15 +1,16 @@
 //! Workers: who they are and what they run.
 
-use axum::extract::State as Shares;
+use axum::extract::{Request, State as Shares};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use windlass_core::State;
 use windlass_core::limits::clip;
-use windlass_core::store::{Depth, Filter};
+use windlass_core::store::{Depth, Filter, Order, RunOrder, WorkerRecord};
+use windlass_core::{ErrorKind, State, WorkerId};
 
 use super::Name;
 use crate::app::Shared;
+use crate::body;
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
 use crate::sweep;
@@ -46,11 +47,7 @@ pub(super) async fn show(
 ) -> Outcome<Response> {
     query.none()?;
     let store = shared.store();
-    let workers = store.workers().await?;
-    let Some(worker) = workers.iter().find(|worker| worker.id.as_str() == name) else {
-        let text = format!("no worker {:?}", clip(&name, 255));
-        return Err(Problem::new(Slug::NotFound, text));
-    };
+    let worker = &find(&shared, &name).await?;
     let mut running = Vec::new();
     let mut is_capped = false;
     if worker.running_count > 0 {
@@ -68,4 +65,65 @@ pub(super) async fn show(
         tasks: running.iter().map(Task::listed).collect(),
     };
     Ok(Json(StatusCode::OK, shown).into_response())
+}
+
+/// Has a worker take nothing new until told otherwise.
+pub(super) async fn pause(
+    Shares(shared): Shares<Shared>,
+    Name(name): Name,
+    query: RawQuery,
+    request: Request,
+) -> Outcome<Response> {
+    order(&shared, &name, query, request, RunOrder::Pause).await
+}
+
+/// Has a worker take tasks again.
+pub(super) async fn resume(
+    Shares(shared): Shares<Shared>,
+    Name(name): Name,
+    query: RawQuery,
+    request: Request,
+) -> Outcome<Response> {
+    order(&shared, &name, query, request, RunOrder::Run).await
+}
+
+/// Has a worker finish what it runs, and end.
+pub(super) async fn drain(
+    Shares(shared): Shares<Shared>,
+    Name(name): Name,
+    query: RawQuery,
+    request: Request,
+) -> Outcome<Response> {
+    order(&shared, &name, query, request, RunOrder::Drain).await
+}
+
+/// Gives an order, and answers the worker as it will be as soon as it has heard of it.
+async fn order(
+    shared: &Shared,
+    name: &str,
+    query: RawQuery,
+    request: Request,
+    order: RunOrder,
+) -> Outcome<Response> {
+    query.none()?;
+    body::none(shared, request).await?;
+    let worker = WorkerId::new(name);
+    let given = shared.store().order(Order::Worker { worker, order }).await;
+    given.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => no_worker(name),
+        _ => error.into(),
+    })?;
+    let record = find(shared, name).await?;
+    let now = shared.store().inspect(Depth::Ping).await?.now;
+    Ok(Json(StatusCode::OK, Worker::new(&record, now)).into_response())
+}
+
+async fn find(shared: &Shared, name: &str) -> Outcome<WorkerRecord> {
+    let workers = shared.store().workers().await?;
+    let found = workers.into_iter().find(|worker| worker.id.as_str() == name);
+    found.ok_or_else(|| no_worker(name))
+}
+
+fn no_worker(name: &str) -> Problem {
+    Problem::new(Slug::NotFound, format!("no worker {:?}", clip(name, 255)))
 }

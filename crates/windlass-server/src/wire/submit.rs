@@ -110,26 +110,34 @@ pub(crate) fn read(json: &[u8], headers: FromHeaders, config: &Config) -> Outcom
     if let Some(traceparent) = given.or(headers.traceparent) {
         options = options.traceparent(&traceparent);
     }
-    let payload = payload(&mut object, config)?;
+    let payload = bytes(&mut object, "payload", config)?;
+    let payload = payload.unwrap_or_else(|| Bytes::from_static(b"null"));
     Ok(options.into_task(&kind, payload, config)?)
 }
 
-fn payload(object: &mut Object<'_>, config: &Config) -> Outcome<Bytes> {
-    match (object.take_even_null("payload"), object.take("payload_base64")) {
-        (None, None) => Ok(Bytes::from_static(b"null")),
+/// Bytes that are JSON, as they were sent, or that come as base64 under another name.
+pub(crate) fn bytes(
+    object: &mut Object<'_>,
+    name: &str,
+    config: &Config,
+) -> Outcome<Option<Bytes>> {
+    match (object.take_even_null(name), object.take(&format!("{name}_base64"))) {
+        (None, None) => Ok(None),
         (Some(json), None) => {
             let (depth, most) = (depth(json.raw), config.limits.json_depth_max);
             if depth > most {
                 return Err(json.refused(format!("is nested {depth} deep, at most {most} allowed")));
             }
             // A copy: a part of the body would keep all of it in memory.
-            Ok(Bytes::copy_from_slice(json.raw.as_bytes()))
+            Ok(Some(Bytes::copy_from_slice(json.raw.as_bytes())))
         }
         (None, Some(text)) => {
             let bytes = BASE64.decode(text.text()?).map_err(|error| text.refused(error))?;
-            Ok(bytes.into())
+            Ok(Some(bytes.into()))
         }
-        (Some(_), Some(text)) => Err(text.refused("give payload or payload_base64, not both")),
+        (Some(_), Some(text)) => {
+            Err(text.refused(format!("give {name} or {name}_base64, not both")))
+        }
     }
 }
 

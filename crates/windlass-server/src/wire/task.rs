@@ -7,7 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use windlass_core::task::Progress;
-use windlass_core::{Epoch, Priority, State, Tag, TaskId, TaskRecord, Timestamp, WorkerId};
+use windlass_core::{
+    Claimed, Epoch, Priority, State, Tag, TaskId, TaskRecord, Timestamp, WorkerId,
+};
 
 use super::Seconds;
 
@@ -53,6 +55,43 @@ impl<'a> Task<'a> {
         let (payload, payload_base64) = open(&record.payload);
         let (result, result_base64) = record.result.as_deref().map(open).unwrap_or_default();
         Self { payload, payload_base64, result, result_base64, ..Self::listed(record) }
+    }
+
+    /// A task as its worker gets it: what a claim does not tell is null.
+    pub(crate) fn leased(task: &'a Claimed, worker: &'a WorkerId) -> Self {
+        let (spec, extras) = (&task.spec, &task.spec.extras);
+        let (payload, payload_base64) = open(&task.payload);
+        Self {
+            id: &task.id,
+            r#type: task.kind.as_str(),
+            queue: task.queue.as_str(),
+            priority: task.priority,
+            state: State::Running,
+            payload,
+            payload_base64,
+            attempts: task.attempts,
+            crashes: task.crashes,
+            max_retries: spec.max_retries,
+            max_crashes: spec.max_crashes,
+            result: None,
+            result_base64: None,
+            error: None,
+            worker_id: Some(worker),
+            epoch: Some(task.epoch),
+            progress: None,
+            created_at: task.created_at,
+            updated_at: task.claimed_at,
+            run_at: None,
+            claimed_at: Some(task.claimed_at),
+            started_at: None,
+            completed_at: None,
+            timeout: Seconds(spec.timeout),
+            deadline: extras.deadline,
+            idempotency_key: None,
+            tags: &extras.tags,
+            metadata: &extras.metadata,
+            traceparent: extras.traceparent.as_deref(),
+        }
     }
 
     /// A task as it stands in lists: payload and result are null, and so is the error where its history

@@ -1,6 +1,7 @@
 //! An API on a store in memory, with and without a socket.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use windlass_core::config::Config;
 use windlass_core::dice::Dice;
 use windlass_core::retry::Backoff;
 use windlass_core::store::{ApplyParams, Beat, ClaimParams, Quota, WorkerCard};
-use windlass_core::{Claimed, Ending, QueueName, WorkerId, state};
+use windlass_core::{Claimed, Ending, ManualClock, QueueName, Store, WorkerId, state};
 use windlass_engine::Client;
 use windlass_server::{App, Bounds, Listener, Method};
 use windlass_testkit::faults::{Faults, FaultyStore};
@@ -63,8 +64,24 @@ impl Api {
     }
 
     pub(crate) fn with(settings: &str) -> Self {
-        let (store, faults) = FaultyStore::around(fleet::memory());
+        Self::on(fleet::memory(), settings)
+    }
+
+    /// One whose store has a clock that only the test moves.
+    pub(crate) fn timed() -> (Self, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::default());
+        (Self::on(fleet::memory_at(clock.clone()), ""), clock)
+    }
+
+    fn on(store: Arc<dyn Store>, settings: &str) -> Self {
+        let (store, faults) = FaultyStore::around(store);
         let client = Client::with_config(store, Config::parse(settings).unwrap());
+        Self { app: App::new(client.clone()), client, faults }
+    }
+
+    /// Another server on the same store.
+    pub(crate) fn another(&self) -> Self {
+        let (client, faults) = (self.client.clone(), self.faults.clone());
         Self { app: App::new(client.clone()), client, faults }
     }
 

@@ -1,0 +1,128 @@
+//! What this server remembers of one worker.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use windlass_core::store::{RunOrder, WorkerCard, WorkerRecord};
+use windlass_core::{Claimed, Lease, TaskId, TaskRecord, Timestamp};
+
+use super::Control;
+
+/// A worker that was silent for so long is forgotten here; the store knows it anyway.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+
+pub(super) struct Known {
+    pub(super) card: WorkerCard,
+    control: Control,
+    /// When the last beat that was accepted was sent.
+    beaten: Instant,
+    /// When it last named what it holds.
+    heard: Instant,
+    runs: HashMap<TaskId, Run>,
+    /// It may hold what another server gave it.
+    may_hold_more: bool,
+}
+
+/// A run of a remote worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    /// Without its payload.
+    pub(super) task: Claimed,
+    /// When it was handed out, if that was here.
+    pub(super) since: Option<Instant>,
+}
+
+impl Run {
+    /// A run that another server handed out, as its record tells; nothing when it does not run.
+    pub(super) fn of(record: TaskRecord) -> Option<Self> {
+        let task = Claimed {
+            epoch: record.epoch?,
+            claimed_at: record.claimed_at?,
+            id: record.id,
+            kind: record.kind,
+            queue: record.queue,
+            priority: record.priority,
+            payload: Bytes::new(),
+            attempts: record.attempts,
+            crashes: record.crashes,
+            spec: record.spec,
+            is_cancel_requested: record.is_cancel_requested,
+            created_at: record.created_at,
+        };
+        Some(Self { task, since: None })
+    }
+
+    /// When it must have ended.
+    pub(super) fn due(&self) -> Timestamp {
+        let timeout = self.task.claimed_at.after(self.task.spec.timeout);
+        self.task.spec.extras.deadline.map_or(timeout, |deadline| deadline.min(timeout))
+    }
+}
+
+impl Known {
+    /// A worker that is new.
+    pub(super) fn new(card: WorkerCard) -> Self {
+        let now = Instant::now();
+        let control = Control { order: RunOrder::Run, lease_until: Timestamp::default() };
+        Self { card, control, beaten: now, heard: now, runs: HashMap::new(), may_hold_more: false }
+    }
+
+    /// A worker that has spoken to others so far. Its last beat is old enough to be followed by one.
+    pub(super) fn elsewhere(record: &WorkerRecord) -> Self {
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(60));
+        let beaten = long_ago.unwrap_or_else(Instant::now);
+        let control = Control { order: record.order, lease_until: record.lease_until };
+        let may_hold_more = record.running_count > 0;
+        Self { control, beaten, may_hold_more, ..Self::new(record.card.clone()) }
+    }
+
+    pub(super) fn control(&self) -> Control {
+        self.control
+    }
+
+    pub(super) fn beaten(&mut self, sent: Instant, order: RunOrder, lease_until: Timestamp) {
+        self.beaten = sent;
+        // Its next beat tells that it has heard.
+        self.card.doing = order;
+        self.control = Control { order, lease_until };
+    }
+
+    /// True when its last beat is so old that another should follow. Who holds tasks has to name them
+    /// now and then: else a task whose answer was lost on its way would be kept alive for ever.
+    pub(super) fn should_beat(&self, heartbeat: Duration, lease: Duration) -> bool {
+        let is_idle = self.runs.is_empty() && !self.may_hold_more;
+        self.beaten.elapsed() >= heartbeat && (is_idle || self.heard.elapsed() < lease)
+    }
+
+    pub(super) fn is_forgettable(&self) -> bool {
+        self.beaten.elapsed() > FORGOTTEN_AFTER
+    }
+
+    pub(super) fn hand_out(&mut self, tasks: &[Claimed]) {
+        let since = Some(Instant::now());
+        for task in tasks {
+            let task = Claimed { payload: Bytes::new(), ..task.clone() };
+            self.runs.insert(task.id.clone(), Run { task, since });
+        }
+    }
+
+    pub(super) fn take_run(&mut self, lease: &Lease) -> Option<Run> {
+        if self.run(lease).is_some() { self.runs.remove(&lease.task) } else { None }
+    }
+
+    pub(super) fn run(&self, lease: &Lease) -> Option<&Run> {
+        self.runs.get(&lease.task).filter(|run| run.task.epoch == lease.epoch)
+    }
+
+    /// The worker has named everything that it holds, and these are the runs among it that are sound.
+    /// What it was given just now may still be on its way to it.
+    pub(super) fn named(&mut self, runs: Vec<Run>, on_its_way: Duration) {
+        self.heard = Instant::now();
+        self.may_hold_more = false;
+        let is_young = |run: &Run| run.since.is_some_and(|since| since.elapsed() < on_its_way);
+        self.runs.retain(|_, run| is_young(run));
+        self.runs.extend(runs.into_iter().map(|run| (run.task.id.clone(), run)));
+    }
+}

@@ -1,0 +1,220 @@
+//! Leasing: a worker asks for tasks, and waits for them if it likes.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use windlass_core::state::finish;
+use windlass_core::store::{
+    ApplyParams, Claim, ClaimParams, RunOrder, WaitParams, WakeMark, WorkerCard,
+};
+use windlass_core::{Claimed, Ending, Error, Transition, WorkerId};
+use windlass_engine::{Queues, share};
+
+use super::known::Known;
+use super::{Control, Sign, beat, new_id, recognise, unknown};
+use crate::app::Shared;
+use crate::problem::{Outcome, Problem};
+
+/// How many tasks with two crashes or more are handed out at once, since each may be fatal.
+const SUSPECTS_AT_ONCE: usize = 1;
+/// The pause after a wait that failed.
+const AWAY_PAUSE: Duration = Duration::from_millis(300);
+
+/// What a worker asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    /// Who it is, if it was here before.
+    pub(crate) worker: Option<WorkerId>,
+    pub(crate) card: WorkerCard,
+    pub(crate) queues: Queues,
+    pub(crate) max: usize,
+    pub(crate) wait: Duration,
+}
+
+/// What it is given.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    pub(crate) worker: WorkerId,
+    pub(crate) tasks: Vec<Claimed>,
+    pub(crate) control: Control,
+}
+
+/// Leases tasks to a worker, waiting for some as long as it likes and the server goes on. Can be
+/// dropped at any time.
+pub(crate) async fn lease(shared: &Shared, ask: &Ask, stop: &CancellationToken) -> Outcome<Leased> {
+    let worker = introduce(shared, ask).await?;
+    wait_for_tasks(shared, &worker, ask, None, stop).await
+}
+
+/// Who asks, as the store knows it.
+pub(super) async fn introduce(shared: &Shared, ask: &Ask) -> Outcome<WorkerId> {
+    if let Some(worker) = &ask.worker {
+        recognise(shared, worker).await?;
+        shared.remote().with(worker, |known| {
+            let (slots_used, doing) = (known.card.slots_used, known.card.doing);
+            known.card = WorkerCard { slots_used, doing, ..ask.card.clone() };
+        });
+        return Ok(worker.clone());
+    }
+    let worker = new_id();
+    shared.remote().remember(&worker, Known::new(ask.card.clone()));
+    let told = beat(shared, &worker, ask.card.clone(), Sign::default()).await;
+    if told.is_err() {
+        shared.remote().forget(&worker);
+    }
+    told.map(|_| worker)
+}
+
+/// Asks the store for tasks until there are some, or the time is over; `first` is what it has
+/// answered already.
+pub(super) async fn wait_for_tasks(
+    shared: &Shared,
+    worker: &WorkerId,
+    ask: &Ask,
+    mut first: Option<Handed>,
+    stop: &CancellationToken,
+) -> Outcome<Leased> {
+    let (end, round) = (Instant::now() + ask.wait, shared.client().config().worker.heartbeat);
+    loop {
+        let control = renew(shared, worker).await?;
+        let mut mark = None;
+        if first.is_some() || control.order == RunOrder::Run {
+            let handed = match first.take() {
+                Some(handed) => handed,
+                None => claim(shared, worker, ask).await?,
+            };
+            if !handed.is_empty() {
+                let (worker, tasks) = (worker.clone(), handed.take().tasks);
+                return Ok(Leased { worker, tasks, control });
+            }
+            mark = Some(handed.take().mark);
+        }
+        let rest = end.saturating_duration_since(Instant::now());
+        if rest.is_zero() || stop.is_cancelled() || control.order == RunOrder::Drain {
+            return Ok(Leased { worker: worker.clone(), tasks: Vec::new(), control });
+        }
+        stop.run_until_cancelled(pass(shared, ask, mark, rest.min(round))).await;
+    }
+}
+
+/// What the worker has to do, as of its last sign of life; that is given here where it is due.
+pub(super) async fn renew(shared: &Shared, worker: &WorkerId) -> Outcome<Control> {
+    let settings = &shared.client().config().worker;
+    let due = shared.remote().with(worker, |known| {
+        let is_due = known.should_beat(settings.heartbeat, settings.lease);
+        is_due.then(|| known.card.clone())
+    });
+    if let Some(card) = due.ok_or_else(|| unknown(worker))? {
+        beat(shared, worker, card, Sign::default()).await?;
+    }
+    shared.remote().with(worker, |known| known.control()).ok_or_else(|| unknown(worker))
+}
+
+/// What the store is asked for.
+pub(super) fn claim_params(shared: &Shared, worker: &WorkerId, ask: &Ask) -> ClaimParams {
+    let quotas = share(&ask.queues, ask.max, &mut shared.remote().dice.lock());
+    let (worker, limit) = (worker.clone(), ask.max);
+    ClaimParams { worker, quotas, limit, suspects_at_most: SUSPECTS_AT_ONCE }
+}
+
+/// Tasks that were claimed for a worker; they go back unless it takes them.
+pub(super) struct Handed {
+    shared: Shared,
+    worker: WorkerId,
+    claim: Option<Claim>,
+}
+
+impl Handed {
+    /// Notes what the worker gets. What must not start any more it does not get.
+    pub(super) async fn new(shared: &Shared, worker: &WorkerId, claim: Claim) -> Self {
+        let is_over =
+            |task: &Claimed| task.spec.extras.deadline.is_some_and(|at| at <= task.claimed_at);
+        let (over, tasks): (Vec<_>, Vec<_>) = claim.tasks.into_iter().partition(is_over);
+        end(shared, worker, over, &Ending::DeadlinePassed { has_started: false }).await;
+        shared.remote().hand_out(worker, &tasks);
+        let claim = Some(Claim { tasks, ..claim });
+        Self { shared: shared.clone(), worker: worker.clone(), claim }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.claim.as_ref().is_none_or(|claim| claim.tasks.is_empty())
+    }
+
+    /// Takes them: from now on they are their worker's.
+    fn take(mut self) -> Claim {
+        self.claim.take().expect("a claim is taken once")
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        let Some(claim) = self.claim.take().filter(|claim| !claim.tasks.is_empty()) else { return };
+        let leases: Vec<_> = claim.tasks.iter().map(Claimed::lease).collect();
+        self.shared.remote().take_runs(&self.worker, &leases.iter().collect::<Vec<_>>());
+        let (shared, worker) = (self.shared.clone(), self.worker.clone());
+        self.shared.detach(async move {
+            end(&shared, &worker, claim.tasks, &Ending::Released).await;
+        });
+    }
+}
+
+/// One claim, driven to its end.
+async fn claim(shared: &Shared, worker: &WorkerId, ask: &Ask) -> Outcome<Handed> {
+    let (shared_too, worker_too, ask) = (shared.clone(), worker.clone(), ask.clone());
+    let claiming = async move {
+        loop {
+            let params = claim_params(&shared_too, &worker_too, &ask);
+            let claim = shared_too.store().claim(params).await?;
+            let has_brought = !claim.tasks.is_empty();
+            let handed = Handed::new(&shared_too, &worker_too, claim).await;
+            // Where all that came was over its deadline, there may be more behind it.
+            if has_brought && handed.is_empty() {
+                continue;
+            }
+            return Ok(handed);
+        }
+    };
+    shared.to_its_end(claiming).await?.map_err(|error| refused(shared, worker, error))
+}
+
+/// The problem of a claim that failed.
+fn refused(shared: &Shared, worker: &WorkerId, error: Error) -> Problem {
+    if error.is_lease_lost() {
+        shared.remote().forget(worker);
+        return unknown(worker);
+    }
+    error.into()
+}
+
+/// Ends runs that have not begun. Where that fails they come back by themselves.
+async fn end(shared: &Shared, worker: &WorkerId, tasks: Vec<Claimed>, ending: &Ending) {
+    if tasks.is_empty() {
+        return;
+    }
+    let transitions = tasks.iter().map(|task| judge(shared, task, ending.clone())).collect();
+    let params = ApplyParams { worker: worker.clone(), transitions, then_claim: None };
+    if let Err(error) = shared.store().apply(params).await {
+        tracing::warn!(%worker, error = error.chain(), "leased tasks are not given back");
+    }
+}
+
+/// What an ending makes of its task.
+pub(super) fn judge(shared: &Shared, task: &Claimed, ending: Ending) -> Transition {
+    let config = shared.client().config();
+    let ending = ending.within(&config.limits);
+    finish(task, ending, &config.task.retry, &mut shared.remote().dice.lock())
+}
+
+/// Lets time pass until there may be tasks, or orders.
+async fn pass(shared: &Shared, ask: &Ask, since: Option<WakeMark>, time: Duration) {
+    if since.is_none() {
+        return tokio::time::sleep(time).await;
+    }
+    let queues = ask.queues.weighted.iter().map(|(name, _)| name.clone()).collect();
+    let params = WaitParams { queues, since, at_most: time, ..WaitParams::default() };
+    if let Err(error) = shared.store().wait(params).await {
+        tracing::debug!(error = error.chain(), "waiting for work");
+        tokio::time::sleep(time.min(AWAY_PAUSE)).await;
+    }
+}

@@ -1,0 +1,131 @@
+//! Reports: how runs ended, and the next tasks in the same trip.
+
+use tokio_util::sync::CancellationToken;
+use windlass_core::store::{Applied, ApplyParams, ApplyReply, GetParams, Parts, Refusal, RunOrder};
+use windlass_core::{Ending, Error, Lease, TaskId, Transition, WorkerId};
+
+use super::known::Run;
+use super::lease::{Ask, Handed, Leased, claim_params, introduce, judge, renew, wait_for_tasks};
+use crate::app::Shared;
+use crate::problem::Outcome;
+
+/// What a worker reports.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) worker: WorkerId,
+    pub(crate) results: Vec<Said>,
+    /// What it wants next.
+    pub(crate) ask: Option<Ask>,
+}
+
+/// How one run ended, in its worker's words.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) lease: Lease,
+    pub(crate) ending: Ending,
+}
+
+/// What became of a report.
+pub(crate) struct Reported {
+    /// One for each result, in order.
+    pub(crate) outcomes: Vec<(TaskId, Applied)>,
+    /// What was asked for; nothing when the worker is not known any more.
+    pub(crate) leased: Option<Leased>,
+}
+
+/// Reports how runs ended, whoever ran them: what counts is the lease.
+pub(crate) async fn report(
+    shared: &Shared,
+    report: Report,
+    stop: &CancellationToken,
+) -> Outcome<Reported> {
+    let Report { worker, results, ask } = report;
+    let runs = find_runs(shared, &worker, &results).await?;
+    let transitions = results
+        .iter()
+        .zip(&runs)
+        .filter_map(|(said, run)| run.as_ref().map(|run| transition(shared, run, said)));
+    let transitions: Vec<_> = transitions.collect();
+    // A worker that is not known any more may still be right about its results.
+    let asking = match &ask {
+        Some(ask) => introduce(shared, ask).await.ok().zip(ask.clone().into()),
+        None => None,
+    };
+    let (applied, handed) = apply(shared, &worker, transitions, asking.as_ref()).await?;
+    let mut applied = applied.into_iter();
+    let outcomes = results.into_iter().zip(runs).map(|(said, run)| {
+        // What nobody has a record of cannot be asked about.
+        let gone = Applied::Refused(Refusal::Gone);
+        (said.lease.task, run.map_or(gone, |_| applied.next().unwrap_or(gone)))
+    });
+    let outcomes = outcomes.collect();
+    let leased = match asking {
+        // The results are stored by now: whatever this comes to, the answer must tell so.
+        Some((asker, ask)) => wait_for_tasks(shared, &asker, &ask, handed, stop).await.ok(),
+        None => None,
+    };
+    Ok(Reported { outcomes, leased })
+}
+
+/// What is known of these runs, here or in the store.
+async fn find_runs(
+    shared: &Shared,
+    worker: &WorkerId,
+    results: &[Said],
+) -> Outcome<Vec<Option<Run>>> {
+    let leases: Vec<_> = results.iter().map(|said| &said.lease).collect();
+    let mut runs = shared.remote().take_runs(worker, &leases);
+    let is_missing = |(_, run): &(&&Lease, &Option<Run>)| run.is_none();
+    let missing: Vec<_> =
+        leases.iter().zip(&runs).filter(is_missing).map(|(l, _)| l.task.clone()).collect();
+    if missing.is_empty() {
+        return Ok(runs);
+    }
+    let params = GetParams { ids: missing, parts: Parts::NONE };
+    let mut found = shared.store().get(params).await?.into_iter();
+    for run in runs.iter_mut().filter(|run| run.is_none()) {
+        *run = found.next().flatten().and_then(Run::of);
+    }
+    Ok(runs)
+}
+
+fn transition(shared: &Shared, run: &Run, said: &Said) -> Transition {
+    // The record may tell of a later run: the lease that is reported is the worker's own.
+    let mut task = run.task.clone();
+    task.epoch = said.lease.epoch;
+    let transition = judge(shared, &task, said.ending.clone());
+    match run.since {
+        Some(since) => transition.took(since.elapsed()),
+        None => transition,
+    }
+}
+
+/// Stores the ends of runs and claims in the same trip, driven to its end.
+async fn apply(
+    shared: &Shared,
+    worker: &WorkerId,
+    transitions: Vec<Transition>,
+    asking: Option<&(WorkerId, Ask)>,
+) -> Outcome<(Vec<Applied>, Option<Handed>)> {
+    let mut then_claim = None;
+    if let Some((asker, ask)) = asking
+        && let Ok(control) = renew(shared, asker).await
+        && control.order == RunOrder::Run
+    {
+        then_claim = Some(claim_params(shared, asker, ask));
+    }
+    if transitions.is_empty() && then_claim.is_none() {
+        return Ok((Vec::new(), None));
+    }
+    let params = ApplyParams { worker: worker.clone(), transitions, then_claim };
+    let (shared_too, asker) = (shared.clone(), asking.map(|(asker, _)| asker.clone()));
+    let applying = async move {
+        let ApplyReply { outcomes, claim } = shared_too.store().apply(params).await?;
+        let handed = match (asker, claim) {
+            (Some(asker), Some(Ok(claim))) => Some(Handed::new(&shared_too, &asker, claim).await),
+            (_, _) => None,
+        };
+        Ok::<_, Error>((outcomes, handed))
+    };
+    Ok(shared.to_its_end(applying).await??)
+}

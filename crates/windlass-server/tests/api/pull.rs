@@ -1,0 +1,360 @@
+//! Workers in any language: leases, results, heartbeats, and everything that can be lost on the way.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use windlass_core::Clock;
+use windlass_server::{Bounds, Method};
+use windlass_testkit::faults::Method as Call;
+
+use crate::support::{Answer, Api, Server};
+
+/// Leases up to so many tasks for this worker, or a new one.
+async fn lease(api: &Api, worker: Option<&str>, max: u32) -> Value {
+    let body = json!({ "worker": { "id": worker, "name": "py" }, "max": max });
+    api.post("/leases", &body.to_string()).await.is(200)
+}
+
+fn id(leased: &Value) -> &str {
+    leased["worker"]["id"].as_str().unwrap()
+}
+
+/// A result of the first task in a lease.
+fn result(leased: &Value, more: &Value) -> Value {
+    let task = &leased["tasks"][0];
+    let mut result = json!({ "id": task["id"], "epoch": task["epoch"] });
+    result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    result
+}
+
+async fn report(api: &Api, worker: &str, results: &[Value]) -> Value {
+    let body = json!({ "worker_id": worker, "results": results });
+    api.post("/results", &body.to_string()).await.is(200)
+}
+
+async fn heartbeat(api: &Api, worker: &str, held: &[Value]) -> Answer {
+    let body = json!({ "held": held }).to_string();
+    api.post(&format!("/workers/{worker}/heartbeat"), &body).await
+}
+
+fn held(leased: &Value) -> Value {
+    let task = &leased["tasks"][0];
+    json!({ "id": task["id"], "epoch": task["epoch"] })
+}
+
+async fn task(api: &Api, id: &str) -> Value {
+    api.get(&format!("/tasks/{id}")).await.is(200)
+}
+
+#[tokio::test]
+async fn a_worker_leases_runs_and_reports() {
+    let api = Api::new();
+    let submitted = api.submit(r#"{"type":"mail","payload":{"to": 9007199254740993}}"#).await;
+    let leased = lease(&api, None, 10).await;
+    let got = &leased["tasks"][0];
+    assert_eq!(
+        (&got["id"], &got["type"], &got["state"]),
+        (&json!(submitted), &json!("mail"), &json!("running"))
+    );
+    assert_eq!(got["payload"].to_string(), r#"{"to":9007199254740993}"#);
+    assert_eq!((&got["attempts"], &got["worker_id"]), (&json!(1), &leased["worker"]["id"]));
+    assert!(got["epoch"].is_string() && got["lease_expires_at"].is_string(), "{got}");
+    assert_eq!(leased["control"], json!({ "state": "run", "heartbeat": 5 }));
+    let done = result(&leased, &json!({ "outcome": "completed", "result": { "sent": true } }));
+    let answer = report(&api, id(&leased), std::slice::from_ref(&done)).await;
+    assert_eq!(answer["results"], json!([{ "id": submitted, "status": "applied" }]));
+    let finished = task(&api, &submitted).await;
+    assert_eq!(
+        (&finished["state"], &finished["result"]),
+        (&json!("completed"), &json!({ "sent": true }))
+    );
+    let again = report(&api, id(&leased), &[done]).await;
+    assert_eq!(again["results"][0]["status"], "already");
+}
+
+#[tokio::test]
+async fn every_outcome_does_to_the_task_what_it_says() {
+    for (said, state, attempts) in [
+        (json!({ "outcome": "completed" }), "completed", 1),
+        (json!({ "outcome": "completed", "result_base64": "/w==" }), "completed", 1),
+        (json!({ "outcome": "failed", "error": "no route" }), "retrying", 1),
+        (json!({ "outcome": "failed", "after": "2h" }), "retrying", 1),
+        (json!({ "outcome": "discarded", "error": "no such user" }), "dead_letter", 1),
+        (json!({ "outcome": "snoozed", "after": 60 }), "scheduled", 0),
+        (json!({ "outcome": "cancelled" }), "cancelled", 1),
+        (json!({ "outcome": "released" }), "pending", 0),
+    ] {
+        let api = Api::new();
+        let submitted = api.submit("{}").await;
+        let leased = lease(&api, None, 1).await;
+        let answer = report(&api, id(&leased), &[result(&leased, &said)]).await;
+        assert_eq!(answer["results"][0]["status"], "applied", "{said}");
+        let task = task(&api, &submitted).await;
+        assert_eq!(
+            (&task["state"], &task["attempts"]),
+            (&json!(state), &json!(attempts)),
+            "{said}"
+        );
+        if let Some(error) = said["error"].as_str() {
+            assert_eq!(task["error"], error);
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_bring_the_next_tasks_in_the_same_trip() {
+    let api = Api::new();
+    let first = api.submit("{}").await;
+    let leased = lease(&api, None, 1).await;
+    let second = api.submit("{}").await;
+    let body = json!({
+        "worker_id": id(&leased),
+        "results": [result(&leased, &json!({ "outcome": "completed" }))],
+        "lease": { "max": 5 },
+    });
+    let answer = api.post("/results", &body.to_string()).await.is(200);
+    assert_eq!(answer["results"], json!([{ "id": first, "status": "applied" }]));
+    assert_eq!(answer["tasks"][0]["id"], json!(second), "{answer}");
+    assert_eq!(answer["worker"]["id"], id(&leased));
+    assert_eq!(answer["control"]["state"], "run");
+}
+
+#[tokio::test]
+async fn what_another_server_handed_out_is_reported_and_renewed_here() {
+    let api = Api::new();
+    let other = api.another();
+    let submitted = api.submit("{}").await;
+    let leased = lease(&api, None, 1).await;
+    let told = heartbeat(&other, id(&leased), &[held(&leased)]).await.is(200);
+    assert_eq!((&told["cancel"], &told["lost"]), (&json!([]), &json!([])));
+    let said = result(&leased, &json!({ "outcome": "failed", "error": "x" }));
+    let answer = report(&other, id(&leased), &[said]).await;
+    assert_eq!(answer["results"][0]["status"], "applied");
+    let task = task(&api, &submitted).await;
+    assert_eq!((&task["state"], &task["attempts"]), (&json!("retrying"), &json!(1)));
+    assert!(lease(&other, Some(id(&leased)), 1).await["tasks"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_worker_that_is_unknown_or_was_lost_has_to_lease_anew() {
+    let api = Api::new();
+    for worker in ["http-nobody", "hand-1"] {
+        let body = json!({ "worker": { "id": worker } }).to_string();
+        api.post("/leases", &body).await.is_problem(409, "lease-lost");
+        heartbeat(&api, worker, &[]).await.is_problem(409, "lease-lost");
+    }
+    api.claim("hand-1").await;
+    heartbeat(&api, "hand-1", &[]).await.is_problem(409, "lease-lost");
+    api.delete("/workers/hand-1").await.is_problem(409, "lease-lost");
+    let leased = lease(&api, None, 1).await;
+    assert_eq!(api.delete(&format!("/workers/{}", id(&leased))).await.is(200)["released"], 0);
+    let body = json!({ "worker": leased["worker"] }).to_string();
+    api.post("/leases", &body).await.is_problem(409, "lease-lost");
+}
+
+#[tokio::test]
+async fn results_of_a_worker_that_left_are_refused_and_told_so() {
+    let api = Api::new();
+    let submitted = api.submit("{}").await;
+    let leased = lease(&api, None, 1).await;
+    assert_eq!(api.delete(&format!("/workers/{}", id(&leased))).await.is(200)["released"], 1);
+    assert_eq!(task(&api, &submitted).await["attempts"], 0);
+    let body = json!({
+        "worker_id": id(&leased),
+        "results": [
+            result(&leased, &json!({ "outcome": "completed" })),
+            { "id": "no-such-task", "epoch": "7", "outcome": "completed" },
+        ],
+        "lease": {},
+    });
+    let answer = api.post("/results", &body.to_string()).await.is(200);
+    let lost = |id: &str| json!({ "id": id, "status": "lease-lost" });
+    assert_eq!(answer["results"], json!([lost(&submitted), lost("no-such-task")]));
+    assert_eq!(answer["tasks"], Value::Null, "who is not known gets nothing");
+}
+
+#[tokio::test]
+async fn a_heartbeat_tells_of_cancels_and_of_lost_leases_and_keeps_progress() {
+    let api = Api::new();
+    let submitted = api.submit("{}").await;
+    let leased = lease(&api, None, 1).await;
+    let mut mine = held(&leased);
+    mine["progress"] = json!({ "fraction": 0.25, "note": "a quarter" });
+    let told = heartbeat(&api, id(&leased), &[mine.clone()]).await.is(200);
+    assert_eq!(
+        told,
+        json!({ "control": { "state": "run", "heartbeat": 5 }, "cancel": [], "lost": [] })
+    );
+    assert_eq!(task(&api, &submitted).await["progress"]["fraction"], 0.25);
+    assert_eq!(api.post(&format!("/tasks/{submitted}/cancel"), "").await.status, 202);
+    let told = heartbeat(&api, id(&leased), &[mine.clone()]).await.is(200);
+    assert_eq!(told["cancel"], json!([submitted]));
+    mine["epoch"] = json!("999");
+    let told = heartbeat(&api, id(&leased), &[mine]).await.is(200);
+    assert_eq!(told["lost"], json!([submitted]));
+}
+
+#[tokio::test]
+async fn a_run_over_its_time_is_to_stop_and_then_ended_for_it() {
+    let (api, clock) = Api::timed();
+    let submitted = api.submit(r#"{"timeout":"30s"}"#).await;
+    let leased = lease(&api, None, 1).await;
+    let mine = [held(&leased)];
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(9));
+        let told = heartbeat(&api, id(&leased), &mine).await.is(200);
+        assert_eq!((&told["cancel"], &told["lost"]), (&json!([]), &json!([])));
+    }
+    clock.advance(Duration::from_secs(3));
+    assert_eq!(heartbeat(&api, id(&leased), &mine).await.is(200)["cancel"], json!([submitted]));
+    assert_eq!(task(&api, &submitted).await["state"], "running");
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(heartbeat(&api, id(&leased), &mine).await.is(200)["lost"], json!([submitted]));
+    let ended = task(&api, &submitted).await;
+    assert_eq!((&ended["state"], &ended["attempts"]), (&json!("retrying"), &json!(1)));
+    assert!(ended["error"].as_str().unwrap().contains("timeout"), "{ended}");
+}
+
+#[tokio::test]
+async fn what_is_over_its_deadline_is_not_handed_out() {
+    let (api, clock) = Api::timed();
+    let deadline = clock.now().after(Duration::from_secs(3)).to_string();
+    let late = api.submit(&json!({ "deadline": deadline }).to_string()).await;
+    clock.advance(Duration::from_secs(5));
+    let good = api.submit("{}").await;
+    let leased = lease(&api, None, 1).await;
+    assert_eq!(leased["tasks"][0]["id"], json!(good), "{leased}");
+    assert_eq!(task(&api, &late).await["state"], "dead_letter");
+}
+
+#[tokio::test]
+async fn what_a_worker_does_not_name_comes_back() {
+    let (api, clock) = Api::timed();
+    let submitted = api.submit("{}").await;
+    let leased = lease(&api, None, 1).await;
+    heartbeat(&api, id(&leased), &[]).await.is(200);
+    assert_eq!(task(&api, &submitted).await["state"], "running", "it may be on its way");
+    clock.advance(Duration::from_secs(11));
+    heartbeat(&api, id(&leased), &[]).await.is(200);
+    let task = task(&api, &submitted).await;
+    assert_eq!(
+        (&task["state"], &task["attempts"], &task["crashes"]),
+        (&json!("pending"), &json!(0), &json!(0))
+    );
+}
+
+#[tokio::test]
+async fn a_lease_waits_for_a_task() {
+    let api = Api::new();
+    let body = json!({ "wait": "30s", "queues": { "a": 3, "b": 1 } }).to_string();
+    let (_, leased) = tokio::join!(
+        async {
+            api.faults.called(Call::Wait).await;
+            api.submit(r#"{"queue":"b"}"#).await
+        },
+        api.post("/leases", &body),
+    );
+    assert_eq!(leased.is(200)["tasks"][0]["queue"], "b");
+}
+
+#[tokio::test]
+async fn orders_reach_a_worker_with_its_next_request() {
+    let api = Api::new();
+    api.submit("{}").await;
+    let leased = lease(&api, None, 1).await;
+    let worker = id(&leased);
+    for (order, state) in [("pause", "pause"), ("drain", "drain"), ("resume", "run")] {
+        let told = api.post(&format!("/workers/{worker}/{order}"), "").await.is(200);
+        // A worker that is told to go on rests until it has heard.
+        assert!(told["state"] == state || order == "resume", "{told}");
+        let told = heartbeat(&api, worker, &[held(&leased)]).await.is(200);
+        assert_eq!(told["control"]["state"], state);
+        api.submit("{}").await;
+        let next = lease(&api, Some(worker), 1).await;
+        assert_eq!(next["tasks"].as_array().unwrap().is_empty(), state != "run", "{order}");
+    }
+    api.post("/workers/nobody/pause", "").await.is_problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn who_hangs_up_while_it_waits_gets_no_task() {
+    let server = Server::start(Bounds { connections_max: 1, ..Bounds::default() }).await;
+    let mut stream = server.connect().await;
+    let (address, body) = (server.address, r#"{"wait":"60s"}"#);
+    let head = format!(
+        "POST /api/v1/leases HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let faults = &server.api.faults;
+    let (sent, ()) = tokio::join!(stream.write_all(head.as_bytes()), faults.called(Call::Wait));
+    sent.unwrap();
+    // The answer to its claim is on the way while it hangs up.
+    faults.hold_replies(Call::Claim);
+    let ((), submitted) = tokio::join!(faults.called(Call::Claim), server.api.submit("{}"));
+    drop(stream);
+    // There is room for one connection: when another is let in, the first is seen to have gone.
+    while server.send("GET", "/healthz", "", "").await.1.status == 503 {}
+    faults.release(Call::Claim);
+    let body = json!({ "wait": "60s" }).to_string();
+    let leased = server.api.post("/leases", &body).await.is(200);
+    assert_eq!(leased["tasks"][0]["id"], json!(submitted));
+    assert_eq!(leased["tasks"][0]["attempts"], 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused_and_named() {
+    let api = Api::new();
+    for (path, body, field) in [
+        ("/leases", json!({ "max": 0 }), "max"),
+        ("/leases", json!({ "max": 101 }), "max"),
+        ("/leases", json!({ "wait": "61s" }), "wait"),
+        ("/leases", json!({ "queues": [] }), "queues"),
+        ("/leases", json!({ "queues": ["a b"] }), "queues[0]"),
+        ("/leases", json!({ "queues": { "a": 0 } }), "queues.a"),
+        ("/leases", json!({ "worker": { "nam": "x" } }), "worker.nam"),
+        ("/leases", json!({ "worker": { "slots": 1001 } }), "worker.slots"),
+        (
+            "/results",
+            json!({ "results": [{ "epoch": "1", "outcome": "completed" }] }),
+            "results[0].id",
+        ),
+        (
+            "/results",
+            json!({ "results": [{ "id": "a", "outcome": "completed" }] }),
+            "results[0].epoch",
+        ),
+        (
+            "/results",
+            json!({ "results": [{ "id": "a", "epoch": 1, "outcome": "completed" }] }),
+            "results[0].epoch",
+        ),
+        ("/results", json!({ "results": [{ "id": "a", "epoch": "1" }] }), "results[0].outcome"),
+        (
+            "/results",
+            json!({ "results": [{ "id": "a", "epoch": "1", "outcome": "done" }] }),
+            "results[0].outcome",
+        ),
+        (
+            "/results",
+            json!({ "results": [{ "id": "a", "epoch": "1", "outcome": "snoozed" }] }),
+            "results[0].after",
+        ),
+        (
+            "/results",
+            json!({ "results": [{ "id": "a", "epoch": "1", "outcome": "completed", "error": "x" }] }),
+            "results[0].error",
+        ),
+        (
+            "/workers/http-x/heartbeat",
+            json!({ "held": [{ "id": "a", "epoch": "1", "progress": 2 }] }),
+            "held[0].progress",
+        ),
+    ] {
+        let problem = api.post(path, &body.to_string()).await.is_problem(422, "invalid-request");
+        assert_eq!(problem["field"], field, "{body}: {problem}");
+    }
+    api.call(Method::GET, "/api/v1/leases", None).await.is_problem(405, "method-not-allowed");
+}
