@@ -221,7 +221,7 @@ fn warnings(server: &Server) -> Vec<Value> {
     let (status, body) = server.get("/readyz");
     assert_eq!(status, 200, "{body}");
     let ready = json(&body);
-    let all = ready["warnings"].as_array().unwrap();
+    let all = ready["warnings"].as_array().expect("warnings are a list");
     all.iter().map(|one| one["subject"].clone()).collect()
 }
 
