@@ -107,6 +107,7 @@ end
 local function clear(worker)
   local taken = stem .. 'taken:' .. worker
   for _, reference in ipairs(call('LRANGE', taken, 0, -1)) do
+    call('SREM', stem .. 'splitting', reference)
     put(reference)
     ring(queue_of(reference))
   end

@@ -18,6 +18,7 @@ for _ = 1, tonumber(ARGV[5]) do
     call('LREM', held, 1, reference)
   else
     local was_ours = call('LREM', taken, 1, reference) > 0
+    call('SREM', stem .. 'splitting', reference)
     if how == 'claimed' then
       call('LPUSH', held, reference)
     elseif was_ours and how ~= 'gone' then
@@ -58,6 +59,11 @@ while at <= #ARGV do
       else
         -- What is beyond the quota goes back as a rest.
         local given = math.min(size_of(reference), quota)
+        if given < size_of(reference) then
+          call('SADD', stem .. 'splitting', reference)
+          -- Nobody waits longer for a worker that died over it.
+          call('EXPIRE', stem .. 'splitting', 3)
+        end
         found[#found + 1] = number
         found[#found + 1] = reference
         quota, left = quota - given, left - given
@@ -84,13 +90,11 @@ for queue in pairs(more) do
   ring(queue)
 end
 
--- Of many tasks that another has taken some may be left over, and come back as a reference of their own.
+-- Of many tasks that another has taken for few some are left over, and come back as a reference of their own.
 local function awaited()
-  for _, other in ipairs(call('SMEMBERS', stem .. 'workers')) do
-    for _, reference in ipairs(call('LRANGE', stem .. 'taken:' .. other, 0, -1)) do
-      if asked[string.match(reference, '^%d+:%d+')] and size_of(reference) > 1 then
-        return reference
-      end
+  for _, reference in ipairs(call('SMEMBERS', stem .. 'splitting')) do
+    if asked[string.match(reference, '^%d+:%d+')] then
+      return reference
     end
   end
   return ''
