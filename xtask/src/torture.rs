@@ -32,10 +32,13 @@ enum Attack {
     Redis(processes::ServerArgs),
     /// The same with tasks on the keys of Go's asynq.
     Asynq(processes::ServerArgs),
+    /// The same on a private PostgreSQL with two Redis in front, which are emptied, cut off and killed
+    /// besides.
+    Hybrid(processes::ServerArgs),
     /// The process that is killed by `power-cut`.
     #[command(hide = true)]
     PowerCutLoad(power_cut::LoadArgs),
-    /// What `sqlite`, `postgres`, `redis` and `asynq` have run for each task.
+    /// What all of these but `power-cut` have run for each task.
     #[command(hide = true)]
     Handler(processes::HandlerArgs),
     /// A process that ends with its owner.
@@ -51,6 +54,7 @@ pub(crate) fn run(args: Args) -> Result {
         Attack::Postgres(args) => processes::run_postgres(&args),
         Attack::Redis(args) => processes::run_redis(&args),
         Attack::Asynq(args) => processes::run_asynq(&args),
+        Attack::Hybrid(args) => processes::run_hybrid(&args),
         Attack::Handler(args) => processes::run_handler(&args),
         Attack::Tethered(args) => guard::run_tethered(&args),
     }

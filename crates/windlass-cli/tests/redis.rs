@@ -1,4 +1,5 @@
-//! The binary on a Redis: what it tells of the server, what it mends, and how little an idle worker asks.
+//! The binary on a Redis: what it tells of the server, what it mends, and how little an idle worker asks;
+//! and with one in front of a PostgreSQL.
 
 #![cfg(feature = "redis")]
 
@@ -11,9 +12,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::Place;
-use windlass_testkit::RedisServer;
+use support::{Place, Server};
 use windlass_testkit::servers::redis::Keeping;
+use windlass_testkit::{PostgresServer, RedisServer};
 
 /// Short, so that a sweep comes while the test waits.
 const QUICK: &str = "[upkeep]\nsweep = \"100ms\"\n";
@@ -279,4 +280,45 @@ fn an_idle_worker_that_does_not_lead_sends_at_most_two_commands_a_second() {
     let sent: Vec<_> = seen.iter().filter(|(from, _)| own.contains(from)).collect();
     assert!(sent.len() >= 5, "it is alive: {seen:#?}");
     assert!(sent.len() <= 2 * SECONDS as usize, "{} commands: {sent:#?}", sent.len());
+}
+
+/// The subjects of what `/readyz` warns of.
+fn warnings(server: &Server) -> Vec<Value> {
+    let (status, body) = server.get("/readyz");
+    assert_eq!(status, 200, "{body}");
+    let ready = json(&body);
+    let all = ready["warnings"].as_array().expect("warnings are a list");
+    all.iter().map(|one| one["subject"].clone()).collect()
+}
+
+#[test]
+fn without_its_brokers_work_goes_on_and_it_is_told_of() {
+    let (high, low) = (RedisServer::start(Keeping::Nothing), RedisServer::start(Keeping::Nothing));
+    let store = PostgresServer::shared().tcp_url(&PostgresServer::new_schema());
+    let (place, store) = (Place::new(), format!("{store}&durability=fast"));
+    let (first, second) = (format!("high={}", high.url("wl")), format!("low={}", low.url("wl")));
+    let stores = ["--store", &store, "--broker", &first, "--broker", &second];
+    let server = place.start("dev", &stores);
+    let (_, body) = server.get("/readyz");
+    assert_eq!(json(&body)["store"]["name"], "hybrid", "{body}");
+    assert!(!warnings(&server).contains(&"broker".into()), "{body}");
+    let run = |priority: &str| {
+        let words = ["enqueue", "echo", "1", "--wait", "--priority", priority];
+        place.run(&[&words[..], &stores].concat()).exits(0);
+    };
+    run("high");
+    run("low");
+    high.kill();
+    low.kill();
+    run("critical");
+    run("normal");
+    let away = |count| warnings(&server).iter().filter(|one| *one == "broker").count() == count;
+    until("both are missed", || away(2));
+    high.launch();
+    low.launch();
+    until("both are back", || away(0));
+    run("high");
+    run("low");
+    let words = ["bench", "--mode", "drain", "--tasks", "300", "-o", "json"];
+    place.run(&[&words[..], &stores].concat()).exits(0);
 }

@@ -144,6 +144,11 @@ pub(crate) fn run_asynq(args: &ServerArgs) -> Result {
     run_on_server(("asynq", grounds::asynq::lay), args)
 }
 
+/// Processes on a private PostgreSQL that waits for the disk, with two Redis in front that keep nothing.
+pub(crate) fn run_hybrid(args: &ServerArgs) -> Result {
+    run_on_server(("hybrid", grounds::hybrid::lay), args)
+}
+
 fn run_on_server(store: (&'static str, Lay), server: &ServerArgs) -> Result {
     let args = &server.args;
     let at_most = Duration::try_from_secs_f64(args.seconds.unwrap_or(300.0))?;

@@ -121,13 +121,13 @@ impl RedisOptions {
     }
 
     /// What keys begin with, unless it was said.
-    pub(super) fn prefix_unless_set(mut self, prefix: &str) -> Self {
+    pub(crate) fn prefix_unless_set(mut self, prefix: &str) -> Self {
         self.prefix.get_or_insert_with(|| prefix.to_owned());
         self
     }
 
     /// What keys begin with.
-    pub(super) fn key_prefix(&self) -> &str {
+    pub(crate) fn key_prefix(&self) -> &str {
         self.prefix.as_deref().unwrap_or_default()
     }
 
@@ -145,13 +145,13 @@ impl RedisOptions {
     }
 
     /// True when the keys of different queues may lie on different servers.
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
     }
 }
 
 /// Whole milliseconds, cut to what can be written everywhere.
-pub(super) fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     let most = Timestamp::MAX.as_millis();
     duration::as_millis_ceil(time).min(most).unsigned_abs()
 }

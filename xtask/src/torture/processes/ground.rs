@@ -12,6 +12,11 @@ pub(super) trait Ground {
         true
     }
 
+    /// The brokers in front of it, as on a command line.
+    fn brokers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The server behind it, where there is one.
     fn server(&self) -> Option<&dyn Server> {
         None

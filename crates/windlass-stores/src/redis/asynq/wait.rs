@@ -1,17 +1,18 @@
 //! Waiting on asynq's keys: producers of windlass ring, for those of Go someone has to look.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use windlass_core::{QueueName, Result, TaskId};
 
 use super::{Shared, keys, scripts};
-use crate::redis::ears::Ears;
+use crate::redis::connection::Link;
+use crate::redis::ears::{Ears, Listening};
 use crate::redis::fleet::Fleet;
 use crate::redis::news::{Herald, WATCH};
-use crate::redis::options::millis;
+use crate::redis::options::{RedisOptions, millis};
 use crate::redis::waiting::{Channels, Waiting};
-use crate::wakes::News;
+use crate::wakes::{News, Wakes};
 
 /// How often is looked for work that nobody rings for: at once after something was found, then less and less.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
@@ -59,24 +60,25 @@ impl Shared {
     }
 }
 
-impl Waiting for Shared {
-    /// Workers in Go tell nobody of ends.
-    const LOOK_EVERY_HEARING: Duration = Duration::from_secs(1);
-
+impl Listening for Shared {
     fn this(&self) -> Weak<Self> {
         self.this.clone()
-    }
-
-    fn fleet(&self) -> &Fleet {
-        &self.fleet
     }
 
     fn ears(&self) -> &Ears {
         &self.ears
     }
 
-    fn herald(&self) -> &Herald {
-        &self.herald
+    fn server(&self) -> &Arc<RedisOptions> {
+        &self.fleet.common.options
+    }
+
+    fn link(&self) -> &Link {
+        &self.fleet.link
+    }
+
+    fn wakes(&self) -> &Wakes {
+        &self.fleet.common.wakes
     }
 
     fn bells(&self, queue: &QueueName) -> Vec<String> {
@@ -97,6 +99,19 @@ impl Waiting for Shared {
     async fn look_for_work(&self, queues: Vec<QueueName>) -> Vec<QueueName> {
         // Where it cannot be told, whoever waits looks by itself.
         self.poll(&queues).await.unwrap_or(queues)
+    }
+}
+
+impl Waiting for Shared {
+    /// Workers in Go tell nobody of ends.
+    const LOOK_EVERY_HEARING: Duration = Duration::from_secs(1);
+
+    fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    fn herald(&self) -> &Herald {
+        &self.herald
     }
 
     fn channels(&self) -> Channels {
