@@ -55,9 +55,28 @@ pub(crate) struct Ears {
 }
 
 struct Ear {
-    wanted: Arc<Mutex<BTreeSet<QueueName>>>,
+    wanted: Arc<Mutex<Wanted>>,
     poke: String,
     task: AbortHandle,
+}
+
+/// What a listener listens for.
+#[derive(Default)]
+struct Wanted {
+    queues: BTreeSet<QueueName>,
+    /// How often somebody has asked for it. Who has asked is about to wait, and may not be counted among
+    /// those that wait yet.
+    asked: u64,
+    /// It listens no more: another has to be made.
+    is_over: bool,
+}
+
+impl Wanted {
+    /// Ends the listener, unless somebody waits or has asked since it began its last wait.
+    fn ends(&mut self, asked_before: u64, wakes: &Wakes) -> bool {
+        self.is_over = self.asked == asked_before && !wakes.is_awaited();
+        self.is_over
+    }
 }
 
 impl Drop for Ears {
@@ -75,15 +94,20 @@ pub(crate) fn listen<T: Listening>(layout: &T, queues: &[QueueName]) {
     for queue in queues {
         let group = if is_cluster { queue.as_str() } else { "" };
         let running = listening.get(group).filter(|ear| !ear.task.is_finished());
-        match running {
-            Some(ear) => {
-                let is_new = ear.wanted.lock().insert(queue.clone());
+        let is_new = running.and_then(|ear| {
+            let mut wanted = ear.wanted.lock();
+            wanted.asked += 1;
+            (!wanted.is_over).then(|| wanted.queues.insert(queue.clone()))
+        });
+        match (running, is_new) {
+            (Some(ear), Some(is_new)) => {
                 if is_new {
                     poke(layout, ear.poke.clone());
                 }
             }
-            None => {
-                let wanted = Arc::new(Mutex::new(BTreeSet::from([queue.clone()])));
+            (_, _) => {
+                let queues = BTreeSet::from([queue.clone()]);
+                let wanted = Arc::new(Mutex::new(Wanted { queues, ..Wanted::default() }));
                 let stem = layout.poke_stem(queue);
                 let poke = format!("{stem}poke:{:016x}", fastrand::u64(..));
                 let hearing = hear(layout.this(), Arc::clone(&wanted), poke.clone());
@@ -112,11 +136,7 @@ fn poke<T: Listening>(layout: &T, key: String) {
 }
 
 /// Listens until nobody here waits any more, or the store is gone.
-async fn hear<T: Listening>(
-    layout: Weak<T>,
-    wanted: Arc<Mutex<BTreeSet<QueueName>>>,
-    poke: String,
-) {
+async fn hear<T: Listening>(layout: Weak<T>, wanted: Arc<Mutex<Wanted>>, poke: String) {
     let mut pause = PAUSE_MIN;
     let mut connection: Option<Blocking> = None;
     let mut silences = 0;
@@ -148,7 +168,10 @@ async fn hear<T: Listening>(
             }
         };
         let Some(store) = layout.upgrade() else { return };
-        let command = block_on(&*store, &wanted.lock(), &poke, T::block(silences));
+        let (command, asked) = {
+            let wanted = wanted.lock();
+            (block_on(&*store, &wanted.queues, &poke, T::block(silences)), wanted.asked)
+        };
         drop(store);
         let heard = tokio::time::timeout(BLOCK_MAX + GRACE, blocking.send(&command)).await;
         match heard {
@@ -157,11 +180,10 @@ async fn hear<T: Listening>(
                 let Some(store) = layout.upgrade() else { return };
                 let queues = {
                     let mut wanted = wanted.lock();
-                    if !store.wakes().is_awaited() {
-                        wanted.clear();
+                    if wanted.ends(asked, store.wakes()) {
                         return;
                     }
-                    wanted.iter().cloned().collect()
+                    wanted.queues.iter().cloned().collect()
                 };
                 let ready = store.look_for_work(queues).await;
                 let is_news = ready.iter().any(|queue| !seen.contains(queue));
@@ -175,29 +197,19 @@ async fn hear<T: Listening>(
                 let Some(store) = layout.upgrade() else { return };
                 let is_own = bell.as_deref() == Some(poke.as_str());
                 silences = 0;
-                match bell {
-                    Some(bell) if !is_own && !store.wakes().is_awaited() => {
-                        let mut push = redis::cmd("LPUSH");
-                        push.arg(&bell).arg(1);
-                        let back = store.link().command("put a bell back", &push).await;
-                        if let Err(error) = back {
-                            tracing::debug!(
-                                error = error.chain(),
-                                "a bell was lost; others look by themselves"
-                            );
-                        }
-                        wanted.lock().clear();
-                        return;
-                    }
-                    Some(_) if is_own => {}
-                    _ => {
-                        let queues = wanted.lock().clone();
-                        let rung = queues.into_iter().filter(|queue| {
-                            bell.as_ref().is_none_or(|bell| store.bells(queue).contains(bell))
-                        });
-                        let ready = rung.collect();
-                        store.wakes().tell(News { ready, ..News::default() });
-                    }
+                let is_over = !is_own && wanted.lock().ends(asked, store.wakes());
+                if !is_own {
+                    // Also when nobody waits: who is looking just now may have looked too early.
+                    let queues = wanted.lock().queues.clone();
+                    let rung = queues.into_iter().filter(|queue| {
+                        bell.as_ref().is_none_or(|bell| store.bells(queue).contains(bell))
+                    });
+                    let ready = rung.collect();
+                    store.wakes().tell(News { ready, ..News::default() });
+                }
+                if is_over {
+                    put_back(&*store, bell).await;
+                    return;
                 }
                 connection = Some(blocking);
             }
@@ -211,10 +223,20 @@ async fn hear<T: Listening>(
     }
 }
 
+/// Leaves a bell to others.
+async fn put_back<T: Listening>(layout: &T, bell: Option<String>) {
+    let Some(bell) = bell else { return };
+    let mut push = redis::cmd("LPUSH");
+    push.arg(&bell).arg(1);
+    if let Err(error) = layout.link().command("put a bell back", &push).await {
+        tracing::debug!(error = error.chain(), "a bell was lost; others look by themselves");
+    }
+}
+
 /// Tells all that wait here to look.
-fn ring<T: Listening>(layout: &Weak<T>, wanted: &Mutex<BTreeSet<QueueName>>) {
+fn ring<T: Listening>(layout: &Weak<T>, wanted: &Mutex<Wanted>) {
     if let Some(store) = layout.upgrade() {
-        let ready = wanted.lock().iter().cloned().collect();
+        let ready = wanted.lock().queues.iter().cloned().collect();
         store.wakes().tell(News { ready, ..News::default() });
     }
 }
