@@ -52,6 +52,14 @@ fn mode_enqueue_tells_rate_and_latency() {
 }
 
 #[test]
+fn mode_http_tells_the_rate_of_single_submits() {
+    let objects = measured(&["--mode", "http", "--producers", "8", "--store", "memory:"]);
+    assert_eq!((objects.len(), &objects[0]["tasks"]), (1, &200.into()));
+    assert_positive(&objects[0], &["tasks_per_s"]);
+    assert_positive(&objects[0]["latency_ms"], &["p50", "p95", "p99"]);
+}
+
+#[test]
 fn mode_backlog_tells_the_ratio() {
     let stores = ["--store", "memory:", "--second-store", "memory:"];
     let lengths = ["--mode", "backlog", "--backlog", "2000", "--running", "300", "--batch", "50"];

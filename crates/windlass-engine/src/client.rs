@@ -44,6 +44,7 @@ struct Inner {
     /// and since a batch that is refused must be one insert: it is halved and sent again.
     plain: Batcher<NewTask, Answer>,
     keyed: Batcher<NewTask, Answer>,
+    glances: Batcher<TaskId, Option<TaskRecord>>,
     repairs: AtomicU64,
 }
 
@@ -69,7 +70,13 @@ impl Client {
             Batcher::new(BATCH_MAX, move |tasks| submit(Arc::clone(&store), tasks))
         };
         let (plain, keyed) = (batcher(), batcher());
-        Self { inner: Arc::new(Inner { store, config, plain, keyed, repairs: AtomicU64::new(0) }) }
+        let glanced = Arc::clone(&store);
+        let glances = Batcher::new(BATCH_MAX, move |ids| {
+            let store = Arc::clone(&glanced);
+            async move { store.get(GetParams { ids, parts: Parts::NONE }).await }
+        });
+        let repairs = AtomicU64::new(0);
+        Self { inner: Arc::new(Inner { store, config, plain, keyed, glances, repairs }) }
     }
 
     /// How much the store has found half missing and put right since this client was made, while one of
@@ -167,6 +174,11 @@ impl Client {
     pub async fn get(&self, id: &TaskId) -> Result<Option<TaskRecord>> {
         let params = GetParams { ids: vec![id.clone()], parts: Parts::ALL };
         Ok(self.inner.store.get(params).await?.pop().flatten())
+    }
+
+    /// Reads a task without its payload, result and history; many at the same time share a trip.
+    pub async fn glance(&self, id: &TaskId) -> Result<Option<TaskRecord>> {
+        self.inner.glances.send(id.clone()).await
     }
 
     /// Calls a task off: at once when it waits, else when its run ends.

@@ -5,6 +5,7 @@ mod disk;
 mod drain;
 mod enqueue;
 mod flow;
+mod http;
 mod latency;
 mod report;
 mod scene;
@@ -64,7 +65,7 @@ pub(crate) struct Args {
     /// Tasks that the worker runs at once (modes `drain`, `flow` and `soak`).
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
-    /// Callers at the same time (modes `enqueue`, `flow` and `soak`).
+    /// Callers at the same time (modes `enqueue`, `http`, `flow` and `soak`).
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     producers: u32,
     /// Tasks that wait in the long backlog (mode `backlog`).
@@ -88,6 +89,8 @@ enum Mode {
     Store,
     /// Many callers insert at once.
     Enqueue,
+    /// Many connections submit to the HTTP API, one task at a time.
+    Http,
     /// A worker empties a backlog with handlers that do nothing.
     Drain,
     /// Producers submit while a worker runs what they submit.
@@ -150,6 +153,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
             let callers = enqueue::Callers { producers: args.producers, batch: batch.unwrap_or(1) };
             enqueue::run(first, callers, &effort, &mut report).await?;
         }
+        Mode::Http => http::run(first, args.producers, &effort, &mut report).await?,
         Mode::Drain => {
             let second = places.open(1).await?;
             let slots = args.concurrency as usize;

@@ -4,6 +4,7 @@ use crate::support::Api;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use windlass_server::Method;
+use windlass_testkit::faults::Method as Call;
 
 /// A body that is refused with 422 about this field.
 async fn refused(body: &str, field: &str, word: &str) {
@@ -426,4 +427,15 @@ fn no_body_makes_the_server_fail() {
     });
     let (taken, refused) = seen.get();
     assert!(taken > 100 && refused > 100, "a test that sees one side only: {taken} {refused}");
+}
+
+#[tokio::test]
+async fn single_submits_at_the_same_time_share_their_trips_to_the_store() {
+    let api = Api::new();
+    let submits = (0..50).map(|_| api.post("/tasks", "{}"));
+    for answer in futures_util::future::join_all(submits).await {
+        assert_eq!(answer.status, 201);
+    }
+    let trips = api.faults.calls(Call::Insert) + api.faults.calls(Call::Get);
+    assert!(trips <= 10, "{trips} trips for 50 submits");
 }
