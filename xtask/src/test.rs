@@ -19,8 +19,8 @@ const SQLITE_KILLS: u32 = 4;
 /// Longest that their faults last; the drain after them takes about ten seconds more.
 const SQLITE_SECONDS: u32 = 20;
 /// Stores with a server of their own: how long faults last on each, and its server is away once.
-/// `torture postgres` and `torture redis` do more.
-const SERVER_STORES: [&str; 2] = ["postgres", "redis"];
+/// `torture postgres`, `redis` and `hybrid` do more.
+const SERVER_STORES: [&str; 3] = ["postgres", "redis", "hybrid"];
 const SERVER_SECONDS: u32 = 20;
 const SERVER_OUTAGE_SECONDS: u32 = 4;
 

@@ -30,10 +30,15 @@ enum Attack {
     Postgres(processes::ServerArgs),
     /// The same on a private Redis, whose connections are cut and scripts forgotten besides.
     Redis(processes::ServerArgs),
+    /// The same with tasks on the keys of Go's asynq.
+    Asynq(processes::ServerArgs),
+    /// The same on a private PostgreSQL with two Redis in front, which are emptied, cut off and killed
+    /// besides.
+    Hybrid(processes::ServerArgs),
     /// The process that is killed by `power-cut`.
     #[command(hide = true)]
     PowerCutLoad(power_cut::LoadArgs),
-    /// What `sqlite`, `postgres` and `redis` have run for each task.
+    /// What all of these but `power-cut` have run for each task.
     #[command(hide = true)]
     Handler(processes::HandlerArgs),
     /// A process that ends with its owner.
@@ -48,6 +53,8 @@ pub(crate) fn run(args: Args) -> Result {
         Attack::Sqlite(args) => processes::run_sqlite(&args),
         Attack::Postgres(args) => processes::run_postgres(&args),
         Attack::Redis(args) => processes::run_redis(&args),
+        Attack::Asynq(args) => processes::run_asynq(&args),
+        Attack::Hybrid(args) => processes::run_hybrid(&args),
         Attack::Handler(args) => processes::run_handler(&args),
         Attack::Tethered(args) => guard::run_tethered(&args),
     }

@@ -132,7 +132,11 @@ impl Caller {
 /// A client of the store that the settings name.
 pub(crate) async fn client(settings: &Settings, access: Access) -> Done<Client> {
     let url = &settings.config.store;
-    let opening = Opening { creates: access == Access::Write, limits: settings.config.limits };
+    let opening = Opening {
+        creates: access == Access::Write,
+        limits: settings.config.limits,
+        brokers: settings.brokers(),
+    };
     let store = windlass::open_as(url, opening).await.map_err(|error| {
         // A schema in a database is not for everybody to make; its error says whose it is.
         let is_missing =

@@ -61,6 +61,10 @@ pub(crate) struct Globals {
     /// belongs into WINDLASS_STORE: flags can be seen in the list of processes.
     #[arg(long, global = true, value_name = "URL", conflicts_with = "server")]
     pub(crate) store: Option<String>,
+    /// A broker in front of a PostgreSQL store, e.g. redis://127.0.0.1; or two of them, high=URL and
+    /// low=URL. With a password it belongs into WINDLASS_BROKER, with a comma between two.
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "server")]
+    pub(crate) broker: Vec<String>,
     /// The server to talk to in place of a store, e.g. http://127.0.0.1:8080; also WINDLASS_URL, with
     /// WINDLASS_TOKEN.
     #[arg(long, global = true, value_name = "URL")]

@@ -160,7 +160,16 @@ pub(crate) fn values(list: &List) -> Done<Vec<Value>> {
 
 fn tell_of_more(list: &List) {
     if let Some(cursor) = &list.next_cursor {
-        tell!("there is more: --cursor '{cursor}'");
+        tell!("there is more: --cursor {}", for_a_shell(cursor));
+    }
+}
+
+/// A word as a shell takes it; quotes are only where they are needed.
+fn for_a_shell(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.,:/@%+=".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 
@@ -172,4 +181,21 @@ pub(crate) fn one_line(json: &str) -> String {
 fn text(answer: &Answer) -> Done<String> {
     String::from_utf8(answer.body.to_vec())
         .map_err(|_| Failure::new(Code::Error, "the answer is not text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_can_be_pasted_into_a_shell() {
+        for (word, quoted) in [
+            ("0190c8f0-7", "0190c8f0-7"),
+            (r#"{"n":1,"q":null}"#, r#"'{"n":1,"q":null}'"#),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(for_a_shell(word), quoted);
+        }
+    }
 }

@@ -40,6 +40,12 @@ impl Settings {
         without_password(&self.config.store)
     }
 
+    /// The URLs of the brokers in front of the store.
+    pub(crate) fn brokers(&self) -> Vec<String> {
+        let named = self.config.broker.split(',').map(str::trim);
+        named.filter(|broker| !broker.is_empty()).map(String::from).collect()
+    }
+
     /// Puts all sources together; `flags` are those of the command itself.
     pub(crate) fn gather(globals: &Globals, flags: Vec<Layer>) -> Done<Self> {
         let mut layers = Vec::new();
@@ -64,6 +70,10 @@ impl Settings {
         layers.extend(flags);
         if let Some(store) = &globals.store {
             layers.push(Layer::of_one("flag --store", "store", store.as_str()));
+        }
+        if !globals.broker.is_empty() {
+            let brokers = globals.broker.join(",");
+            layers.push(Layer::of_one("flag --broker", "broker", brokers.as_str()));
         }
         let layered = layered(layers)?;
         // A store that was named by a flag is meant, whatever the environment says.

@@ -1,5 +1,7 @@
 //! SIGINT and SIGTERM.
 
+use std::time::{Duration, Instant};
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Code, Done, Failure};
@@ -27,6 +29,17 @@ impl Signals {
             _ = self.terminate.recv() => {}
         }
     }
+
+    /// Ends at the first signal that comes when this time has passed.
+    async fn after(&mut self, time: Duration) {
+        let since = Instant::now();
+        loop {
+            self.next().await;
+            if since.elapsed() >= time {
+                return;
+            }
+        }
+    }
 }
 
 /// Ends at the first signal; never, where they cannot be listened for.
@@ -36,6 +49,9 @@ pub(crate) async fn any() {
         Err(_) => std::future::pending().await,
     }
 }
+
+/// Signals within this time are one: `timeout` and shells send theirs to a process and to its whole group.
+const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Runs work that ends in good order when `stop` is cancelled by the first signal; a second one ends
 /// it at once.
@@ -52,6 +68,6 @@ pub(crate) async fn until_signalled(
     tell!("stopping; once more to stop at once");
     tokio::select! {
         outcome = work => outcome,
-        () = signals.next() => Err(Failure::new(Code::Interrupted, "stopped at once")),
+        () = signals.after(ONE_SIGNAL) => Err(Failure::new(Code::Interrupted, "stopped at once")),
     }
 }

@@ -301,6 +301,12 @@ fn bad_requests_are_told_apart_by_their_exit_codes() {
         let ran = place.run(arguments).exits(code);
         assert!(ran.out.is_empty() && ran.err.starts_with("error"), "{arguments:?} {ran}");
     }
+    for delay in ["-5s", "-5"] {
+        let ran = place.run(&["enqueue", "noop", "--delay", delay]).exits(2);
+        assert!(ran.err.contains("negative duration"), "{ran}");
+    }
+    let ran = place.run(&["worker", "--queue", "no queue"]).exits(2);
+    assert!(!ran.err.contains("working"), "it has not begun: {ran}");
     place.run(&["enqueue", "noop", "--unique-for", "1h"]).exits(0);
     place.run(&["enqueue", "noop", "--unique-for", "1h"]).exits(4);
     place.run(&["enqueue", "noop", "--idempotency-key", "k"]).exits(0);

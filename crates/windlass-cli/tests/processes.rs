@@ -68,9 +68,25 @@ fn a_second_signal_ends_a_worker_at_once() {
     let mut server = place.dev(&[]);
     let id = submit(&server, &json!({"type": "sleep", "payload": {"ms": 600_000}}));
     until(&place, &id, "running");
-    server.signal("-INT");
-    server.signal("-INT");
+    // Those of the first moments are one with the first.
+    while !server.has_ended() {
+        server.signal("-INT");
+    }
     assert_eq!(server.wait(), Some(130));
+}
+
+/// As `timeout` does, which signals its child and then the group.
+#[test]
+fn two_signals_at_once_are_one() {
+    let place = Place::new();
+    let mut server = place.dev(&[]);
+    let id = submit(&server, &json!({"type": "sleep", "payload": {"ms": 400}}));
+    until(&place, &id, "running");
+    server.signal_with(&["-TERM", "-INT"]);
+    assert_eq!(server.wait(), Some(0));
+    let task = place.run(&["task", "show", &id]).exits(0).json();
+    assert_eq!((&task["state"], &task["attempts"]), (&json!("completed"), &json!(1)));
+    assert_eq!(place.run(&["workers", "list", "-o", "jsonl"]).lines()[0]["state"], "gone");
 }
 
 /// Asks until a task is in a state: there is no wait for the start of a task.

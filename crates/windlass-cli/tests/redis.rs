@@ -1,4 +1,5 @@
-//! The binary on a Redis: what it tells of the server, what it mends, and how little an idle worker asks.
+//! The binary on a Redis: what it tells of the server, what it mends, and how little an idle worker asks;
+//! and with one in front of a PostgreSQL.
 
 #![cfg(feature = "redis")]
 
@@ -11,9 +12,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::Place;
-use windlass_testkit::RedisServer;
+use support::{Place, Server};
 use windlass_testkit::servers::redis::Keeping;
+use windlass_testkit::{PostgresServer, RedisServer};
 
 /// Short, so that a sweep comes while the test waits.
 const QUICK: &str = "[upkeep]\nsweep = \"100ms\"\n";
@@ -115,6 +116,72 @@ fn a_server_that_may_not_be_asked_is_judged_by_what_it_tells() {
     assert_eq!(objects, settings, "nothing else was denied: {denied}");
 }
 
+/// On asynq's keys a success leaves nothing unless it was asked for, as in Go.
+#[test]
+fn who_waits_for_a_task_on_asynqs_keys_hears_of_its_end() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    let (place, store) = (Place::new(), format!("redis+asynq://127.0.0.1:{}/", redis.port()));
+    let worker = place.command().args(["worker", "--store", &store]).stderr(Stdio::null()).spawn();
+    let _worker = Killed(worker.expect("cargo has built the binary"));
+    let enqueue = |more: &[&str]| place.run(&[&["enqueue", "--store", &store][..], more].concat());
+    let done = enqueue(&["echo", "1", "--wait"]).exits(0).json();
+    assert_eq!((&done["state"], &done["result"]), (&"completed".into(), &1.into()), "{done}");
+    let dead =
+        enqueue(&["fail", "{\"message\":\"boom\"}", "--wait", "--max-retries", "0"]).exits(6);
+    assert!(dead.err.contains("boom"), "{dead}");
+    // Not kept by its submit, but by the wait that comes before its end.
+    let later = enqueue(&["echo", "2", "--delay", "2s"]).exits(0).json();
+    let id = later["id"].as_str().expect("an id");
+    let done = place.run(&["task", "wait", id, "--store", &store]).exits(0).json();
+    assert_eq!((&done["state"], &done["result"]), (&"completed".into(), &2.into()), "{done}");
+    let gone = place.run(&["task", "wait", "nobody", "--store", &store]).exits(3);
+    assert!(gone.err.contains("no task nobody"), "{gone}");
+    for unknown in [&["queue", "show", "nowhere"][..], &["queue", "resume", "nowhere"]] {
+        place.run(&[unknown, &["--store", &store]].concat()).exits(3);
+    }
+}
+
+#[test]
+fn a_task_that_a_go_server_aggregates_is_refused_with_the_reason() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    let (place, store) = (Place::new(), format!("redis+asynq://127.0.0.1:{}/", redis.port()));
+    // A message with type, id and queue, as Go would leave it.
+    let message = "\u{a}\u{4}work\u{1a}\u{4}part\u{22}\u{7}default";
+    let (task, set) = ("asynq:{default}:t:part", "asynq:{default}:g:digest:of-go");
+    for words in [
+        &["SADD", "asynq:queues", "default"][..],
+        &["HSET", task, "msg", message, "state", "aggregating", "group", "digest"],
+        &["ZADD", set, "1", "part"],
+        &["ZADD", "asynq:{default}:aggregation_sets", "99999999999", set],
+    ] {
+        assert!(redis.operate(words).expect("it answers").starts_with(':'), "{words:?}");
+    }
+    let server = place.start("serve", &["--store", &store]);
+    for action in ["cancel", "retry"] {
+        let (status, body) = server.post(&format!("/api/v1/tasks/part/{action}"), "");
+        assert_eq!(status, 409, "{body}");
+        assert!(body.contains("held by a program outside windlass"), "{body}");
+    }
+    let told = place.run(&["task", "delete", "part", "--yes", "--store", &store]).exits(4);
+    assert!(told.err.contains("held by a program outside windlass"), "{told}");
+    let queue = place.run(&["queue", "show", "default", "--store", &store]).exits(0).json();
+    assert_eq!(queue["depth"]["scheduled"], 1, "{queue}");
+    place.run(&["queue", "purge", "default", "--yes", "--store", &store]).exits(0);
+    place.run(&["task", "show", "part", "--store", &store]).exits(0);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let place = Place::new();
+    for scheme in ["redis", "redis+asynq"] {
+        let told = place.run(&["stats", "--store", &format!("{scheme}://u:secret@127.0.0.1:1/")]);
+        assert!(told.code != 0 && told.err.contains("127.0.0.1:1"), "{told}");
+        assert!(!told.err.contains("secret"), "{told}");
+    }
+    let told = place.run(&["stats", "--store", "redis+asynq://127.0.0.1:1/?prefix=other"]).exits(2);
+    assert!(told.err.contains("fixed names"), "{told}");
+}
+
 #[test]
 fn what_the_leader_mends_is_counted() {
     let redis = RedisServer::start(Keeping::Nothing);
@@ -213,4 +280,45 @@ fn an_idle_worker_that_does_not_lead_sends_at_most_two_commands_a_second() {
     let sent: Vec<_> = seen.iter().filter(|(from, _)| own.contains(from)).collect();
     assert!(sent.len() >= 5, "it is alive: {seen:#?}");
     assert!(sent.len() <= 2 * SECONDS as usize, "{} commands: {sent:#?}", sent.len());
+}
+
+/// The subjects of what `/readyz` warns of.
+fn warnings(server: &Server) -> Vec<Value> {
+    let (status, body) = server.get("/readyz");
+    assert_eq!(status, 200, "{body}");
+    let ready = json(&body);
+    let all = ready["warnings"].as_array().expect("warnings are a list");
+    all.iter().map(|one| one["subject"].clone()).collect()
+}
+
+#[test]
+fn without_its_brokers_work_goes_on_and_it_is_told_of() {
+    let (high, low) = (RedisServer::start(Keeping::Nothing), RedisServer::start(Keeping::Nothing));
+    let store = PostgresServer::shared().tcp_url(&PostgresServer::new_schema());
+    let (place, store) = (Place::new(), format!("{store}&durability=fast"));
+    let (first, second) = (format!("high={}", high.url("wl")), format!("low={}", low.url("wl")));
+    let stores = ["--store", &store, "--broker", &first, "--broker", &second];
+    let server = place.start("dev", &stores);
+    let (_, body) = server.get("/readyz");
+    assert_eq!(json(&body)["store"]["name"], "hybrid", "{body}");
+    assert!(!warnings(&server).contains(&"broker".into()), "{body}");
+    let run = |priority: &str| {
+        let words = ["enqueue", "echo", "1", "--wait", "--priority", priority];
+        place.run(&[&words[..], &stores].concat()).exits(0);
+    };
+    run("high");
+    run("low");
+    high.kill();
+    low.kill();
+    run("critical");
+    run("normal");
+    let away = |count| warnings(&server).iter().filter(|one| *one == "broker").count() == count;
+    until("both are missed", || away(2));
+    high.launch();
+    low.launch();
+    until("both are back", || away(0));
+    run("high");
+    run("low");
+    let words = ["bench", "--mode", "drain", "--tasks", "300", "-o", "json"];
+    place.run(&[&words[..], &stores].concat()).exits(0);
 }

@@ -23,6 +23,8 @@ pub const DEFAULT_TOML: &str = include_str!("../default.toml");
 pub struct Config {
     /// The URL of the place where tasks are kept.
     pub store: String,
+    /// The URLs of brokers in front of it, with commas between them; empty for none.
+    pub broker: String,
     /// Settings of the server.
     pub server: ServerConfig,
     /// Settings of a worker.

@@ -20,6 +20,9 @@ pub fn parse(text: &str) -> Result<Duration> {
 
 /// Turns a number of seconds into a duration.
 pub fn from_seconds(seconds: f64) -> Result<Duration> {
+    if seconds < 0.0 {
+        return Err(Error::invalid(format!("negative duration: {seconds} s")));
+    }
     Duration::try_from_secs_f64(seconds)
         .map_err(|cause| Error::invalid(format!("not a duration: {seconds} s")).because(cause))
 }

@@ -39,7 +39,8 @@ impl<T: Task> Handle<T> {
 
     /// Everything that is kept of the task.
     pub async fn record(&self) -> Result<TaskRecord> {
-        let gone = || Error::new(ErrorKind::NotFound, format!("no task {}", self.id));
+        let why = "it was deleted, or it ended and nothing of it is kept";
+        let gone = || Error::new(ErrorKind::NotFound, format!("no task {}: {why}", self.id));
         self.client.get(&self.id).await?.ok_or_else(gone)
     }
 
@@ -50,6 +51,9 @@ impl<T: Task> Handle<T> {
 
     /// Waits until the task is finished and answers what its handler returned. A task that ended
     /// dead or cancelled is an error of kind `Conflict`, one that is gone of kind `NotFound`.
+    ///
+    /// A task whose retention is zero may be gone before the wait has begun: give one a retention whose
+    /// output you want.
     ///
     /// A store that is away is waited for as well, however long that takes: the task may go on
     /// meanwhile. Who wants to wait no longer than some time says so with `tokio::time::timeout`.

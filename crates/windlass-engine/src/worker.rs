@@ -206,12 +206,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
 
     /// Works until the future ends, then finishes what runs and ends.
     pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
-        let worker = self.start().await?;
-        tokio::select! {
-            () = end => {}
-            () = worker.drained.cancelled() => tracing::info!("told to drain"),
-        }
-        worker.stop().await
+        self.start().await?.run_until(end).await
     }
 
     /// Works in the background; comes back when the worker is registered and claims.
@@ -255,6 +250,11 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         if self.concurrency == 0 {
             return Err(Error::invalid("a worker needs a concurrency of at least 1"));
         }
+        let has_priorities = self.client.store().profile().capabilities.has_priorities;
+        if !has_priorities && !self.priorities.contains(Priority::Normal) {
+            let why = "all tasks of this store are of priority normal: use a queue for each";
+            return Err(Error::unsupported(format!("serve other priorities than normal; {why}")));
+        }
         let mut weighted: Vec<(QueueName, u32)> = Vec::new();
         for (queue, weight) in &self.queues {
             if *weight == 0 {
@@ -284,6 +284,15 @@ impl Worker {
     /// How the worker stands with its store; changes as that changes.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.clone()
+    }
+
+    /// Works until the future ends or the worker is told to drain, then stops it.
+    pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
+        tokio::select! {
+            () = end => {}
+            () = self.drained.cancelled() => tracing::info!("told to drain"),
+        }
+        self.stop().await
     }
 
     /// Claims no more, lets what runs finish within the shutdown timeout, gives the rest back, and
@@ -348,6 +357,9 @@ async fn work(
     Ok(())
 }
 
+/// Signals within this time are one: `timeout` and shells send theirs to a process and to its whole group.
+const ONE_SIGNAL: Duration = Duration::from_millis(500);
+
 /// SIGTERM and SIGINT.
 struct Signals {
     terminate: tokio::signal::unix::Signal,
@@ -370,9 +382,16 @@ impl Signals {
         self.wait().await;
     }
 
+    /// Ends at the second signal; those that come with the first are one with it.
     async fn second(mut self) {
         self.wait().await;
-        self.wait().await;
+        let since = std::time::Instant::now();
+        loop {
+            self.wait().await;
+            if since.elapsed() >= ONE_SIGNAL {
+                return;
+            }
+        }
     }
 
     async fn wait(&mut self) {

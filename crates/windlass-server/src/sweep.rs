@@ -147,6 +147,7 @@ pub(crate) async fn each(
             Changed::Done(state) => ("done", state),
             Changed::Requested => ("requested", Some(State::Running)),
             Changed::Conflict(state) => ("state-conflict", Some(state)),
+            Changed::HeldElsewhere(state) => ("held-elsewhere", Some(state)),
             Changed::NotFound => ("not-found", None),
         };
         Swept1 { id, status, state }

@@ -1,4 +1,4 @@
--- The schema of the PostgreSQL store, version 5. Written by `cargo xtask schema`; do not edit.
+-- The schema of the PostgreSQL store, version 6. Written by `cargo xtask schema`; do not edit.
 
 CREATE SEQUENCE audit_seq AS bigint MINVALUE 1 START 1;
 
@@ -9,6 +9,13 @@ CREATE SEQUENCE position_seq AS bigint MINVALUE 1 START 1;
 CREATE SEQUENCE task_seq AS bigint MINVALUE 1 START 1;
 
 CREATE SEQUENCE token_seq AS bigint MINVALUE 1 START 1;
+
+CREATE TABLE broker (
+  name text NOT NULL,
+  seen_at bigint NOT NULL,
+  generation text,
+  PRIMARY KEY (name)
+);
 
 CREATE TABLE counter (
   queue integer NOT NULL,
@@ -145,6 +152,16 @@ CREATE TABLE meta (
   version integer NOT NULL
 );
 
+CREATE TABLE outbox (
+  xact bigint NOT NULL,
+  made_at bigint NOT NULL,
+  "position" bigint NOT NULL,
+  lo bigint NOT NULL,
+  hi bigint NOT NULL,
+  queue integer NOT NULL,
+  lane smallint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+
 CREATE TABLE progress (
   seq bigint NOT NULL,
   body text NOT NULL,
@@ -169,6 +186,12 @@ CREATE TABLE ready (
   lane smallint NOT NULL,
   bits smallint NOT NULL,
   PRIMARY KEY (lo)
+) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+
+CREATE TABLE ready_count (
+  queue integer NOT NULL,
+  lane smallint NOT NULL,
+  rows bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 
 CREATE TABLE result (
@@ -249,6 +272,8 @@ CREATE INDEX fate_expiring ON fate USING btree (expires_at) WHERE (expires_at IS
 CREATE INDEX fate_state ON fate USING btree (state, seq) WHERE (state IS NOT NULL);
 
 CREATE INDEX lease_epoch ON lease USING btree (epoch) WHERE (epoch IS NOT NULL);
+
+CREATE INDEX outbox_xact ON outbox USING btree (xact);
 
 CREATE INDEX ready_order ON ready USING btree (queue, lane, "position");
 
@@ -352,6 +377,12 @@ LANGUAGE sql IMMUTABLE /* a body of 3 lines, 428bbfe3ecc53577c3d8a76ebc551f68 */
 CREATE FUNCTION note_change() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 5 lines, d8e656f498ec4affbe987d2f45c4afb2 */;
 
+CREATE FUNCTION note_ready() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SET search_path=windlass, pg_temp /* a body of 9 lines, c68ca165d6c5e88d353068f2d097c28b */;
+
+CREATE FUNCTION note_taken() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SET search_path=windlass, pg_temp /* a body of 9 lines, cd51422b29b96731f594f6399bdfafc3 */;
+
 CREATE FUNCTION open_generation(now bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 16 lines, af5e5cc66bf4d00aae426ba0beabb760 */;
 
@@ -423,6 +454,9 @@ LANGUAGE sql STABLE /* a body of 1 lines, d41d8cd98f00b204e9800998ecf8427e */;
 
 CREATE FUNCTION tell(line text) RETURNS void
 LANGUAGE sql VOLATILE /* a body of 3 lines, add7c98c10a252aa4a9adfda9a4227bf */;
+
+CREATE FUNCTION use_brokers(names text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET lock_timeout=1s SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 26 lines, 6c7a58e14917062105f743ca99fb8664 */;
 
 CREATE FUNCTION watch_generation(number bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE /* a body of 10 lines, 405dabaf36f904842ce0a5740bcb9101 */;

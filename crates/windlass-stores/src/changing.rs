@@ -23,7 +23,7 @@ impl Changes {
                 self.reply.changed_count += 1;
                 self.reply.requested_count += 1;
             }
-            Changed::Conflict(_) | Changed::NotFound => {}
+            Changed::Conflict(_) | Changed::HeldElsewhere(_) | Changed::NotFound => {}
         }
     }
 

@@ -5,6 +5,8 @@
 //! Stores do not import each other.
 
 mod changing;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+pub mod hybrid;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -10,6 +10,7 @@ mod apply;
 mod batch;
 mod beat;
 mod between;
+pub(crate) mod brokered;
 mod change;
 mod claim;
 mod digest;
@@ -27,6 +28,7 @@ mod migrate;
 mod names;
 mod news;
 mod options;
+pub(crate) mod outbox;
 mod pool;
 mod pooled;
 mod promote;
@@ -232,7 +234,8 @@ impl Shared {
             if wake != Wake::TimedOut || left <= longest {
                 return Ok(wake);
             }
-            if !params.queues.is_empty() && self.has_work(params).await? {
+            let looks = !params.queues.is_empty() && self.options.is_looked_for();
+            if looks && self.has_work(params).await? {
                 return Ok(Wake::Work);
             }
             let spread = pause.mul_f64(0.5 + fastrand::f64());

@@ -3,15 +3,15 @@
 
 mod asking;
 pub mod asynq;
-mod connection;
-mod ears;
+pub(crate) mod connection;
+pub(crate) mod ears;
 mod error;
 mod fleet;
 mod news;
 mod options;
-mod reply;
+pub(crate) mod reply;
 mod rounds;
-mod script;
+pub(crate) mod script;
 mod server;
 pub mod streams;
 mod url;

@@ -16,11 +16,13 @@ pub struct Opening {
     pub creates: bool,
     /// Upper bounds of what it takes.
     pub limits: Limits,
+    /// Brokers in front of a PostgreSQL store: a URL for all priorities, or `high=URL` and `low=URL`.
+    pub brokers: Vec<String>,
 }
 
 impl Default for Opening {
     fn default() -> Self {
-        Self { creates: true, limits: Config::default().limits }
+        Self { creates: true, limits: Config::default().limits, brokers: Vec::new() }
     }
 }
 
@@ -48,7 +50,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
     expect(unused_variables, reason = "memory has nothing to be opened in a special way")
 )]
 pub async fn open_as(url: &str, opening: Opening) -> Result<Arc<dyn Store>> {
-    match Place::of(url)? {
+    let place = Place::of(url)?;
+    if !opening.brokers.is_empty() && !place.takes_brokers() {
+        return Err(Error::invalid("a broker can stand in front of a postgres:// store only"));
+    }
+    match place {
         Place::Memory => Ok(Arc::new(MemoryStore::new(Arc::new(SystemClock)))),
         #[cfg(feature = "sqlite")]
         Place::Sqlite(options) => {
@@ -60,6 +66,12 @@ pub async fn open_as(url: &str, opening: Opening) -> Result<Arc<dyn Store>> {
         Place::Postgres(options) => {
             let options = options.limits(opening.limits);
             let options = if opening.creates { options } else { options.existing() };
+            #[cfg(feature = "redis")]
+            if !opening.brokers.is_empty() {
+                use crate::hybrid::{HybridOptions, HybridStore};
+                let options = HybridOptions::of_urls(options, &opening.brokers)?;
+                return Ok(Arc::new(HybridStore::open(options).await?));
+            }
             Ok(Arc::new(crate::postgres::PostgresStore::open(options).await?))
         }
         #[cfg(feature = "redis")]
@@ -118,6 +130,17 @@ enum Place {
 }
 
 impl Place {
+    /// True for a place that brokers can stand in front of.
+    #[cfg(all(feature = "postgres", feature = "redis"))]
+    fn takes_brokers(&self) -> bool {
+        matches!(self, Self::Postgres(_))
+    }
+
+    #[cfg(not(all(feature = "postgres", feature = "redis")))]
+    fn takes_brokers(&self) -> bool {
+        false
+    }
+
     fn of(url: &str) -> Result<Self> {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(Error::invalid(format!(

@@ -57,3 +57,17 @@ mod asynq_cluster {
 
     windlass_testkit::conformance!(AsynqClusterSubject);
 }
+
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid {
+    use crate::subjects::HybridSubject;
+
+    windlass_testkit::conformance!(HybridSubject);
+}
+
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid_pair {
+    use crate::subjects::HybridPairSubject;
+
+    windlass_testkit::conformance!(HybridPairSubject);
+}

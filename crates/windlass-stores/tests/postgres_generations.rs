@@ -6,12 +6,15 @@
 
 #[path = "postgres_generations/roles.rs"]
 mod roles;
+#[path = "subjects/schema.rs"]
+mod schema;
 #[path = "subjects/postgres.rs"]
 mod subject;
 
 use std::sync::Arc;
 
-use subject::{PostgresSubject, connect};
+use schema::connect;
+use subject::PostgresSubject;
 use uuid::Uuid;
 use windlass_core::store::{Depth, Filter, Inserted, ListParams, Severity};
 use windlass_core::{Ending, ErrorKind, State, TaskId};
@@ -23,7 +26,7 @@ use windlass_testkit::{PgBouncer, PostgresServer, Subject as _};
 /// A scene, and a connection behind the store's back.
 async fn scene() -> (Scene, Client) {
     let subject = PostgresSubject::fresh().await;
-    let client = connect(&subject.schema).await;
+    let client = connect(&subject.place.schema).await;
     (Scene::on(Arc::new(subject)), client)
 }
 

@@ -58,3 +58,17 @@ mod asynq_cluster {
 
     windlass_testkit::sequences!(AsynqClusterSubject);
 }
+
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid {
+    use crate::subjects::HybridSubject;
+
+    windlass_testkit::sequences!(HybridSubject);
+}
+
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid_pair {
+    use crate::subjects::HybridPairSubject;
+
+    windlass_testkit::sequences!(HybridPairSubject);
+}

@@ -77,6 +77,51 @@ async fn a_client_of_windlass_waits_for_what_go_works() {
 }
 
 #[tokio::test]
+async fn a_success_without_retention_is_told_to_who_waits_for_it() {
+    let (_server, client, peer) = stage().await;
+    let may_end = Arc::new(Notify::new());
+    let end = Arc::clone(&may_end);
+    let greet = move |task: Greet, _: Context<()>| {
+        let end = Arc::clone(&end);
+        async move {
+            end.notified().await;
+            Ok(format!("hello, {}", task.name))
+        }
+    };
+    let worker = client.worker().handle(greet).start().await.unwrap();
+    let task = client.enqueue(Greet { name: "nobody".into() }).await.unwrap();
+    let id = task.id().to_string();
+    let waiting = tokio::spawn(async move { task.wait().await });
+    let awaited = async {
+        let key = format!("asynq:{{default}}:t:{id}");
+        while !peer
+            .dump()
+            .await
+            .0
+            .get(&key)
+            .is_some_and(|value| format!("{value:?}").contains("wl_a"))
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, awaited).await.unwrap();
+    may_end.notify_one();
+    assert_eq!(timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap(), "hello, nobody");
+    worker.stop().await.unwrap();
+    audit::assert_sound(&peer.dump().await, "while it is kept");
+}
+
+#[tokio::test]
+async fn a_worker_for_priorities_that_the_store_has_not_is_refused() {
+    let (_server, client, _peer) = stage().await;
+    let greet = |_: Greet, _: Context<()>| async { Ok(String::new()) };
+    let refused = client.worker().handle(greet).priorities(&[Priority::High]).start().await;
+    assert_eq!(refused.err().unwrap().kind(), windlass::ErrorKind::Unsupported);
+    let both = client.worker().handle(greet).priorities(&[Priority::High, Priority::Normal]);
+    both.start().await.unwrap().stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_worker_is_seen_by_go_and_a_cancel_by_go_stops_its_run() {
     let (_server, client, peer) = stage().await;
     let started = Arc::new(Notify::new());

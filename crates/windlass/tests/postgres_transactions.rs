@@ -39,6 +39,23 @@ async fn a_commit_makes_the_task_and_a_worker_runs_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_commit_makes_the_task_behind_a_broker_too_and_a_quiet_one_is_found() {
+    let shop = Shop::open_behind_a_broker().await;
+    let worker = shop.client.worker().handle(ship).start().await.unwrap();
+    let mut connection = shop.connect().await;
+    let tx = connection.transaction().await.unwrap();
+    let loud = shop.client.enqueue(Ship(2)).within(&tx).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(soon(loud.wait()).await.unwrap(), 2);
+    let tx = connection.transaction().await.unwrap();
+    let quiet = shop.client.enqueue(Ship(3)).within(&tx).quiet().await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(soon(quiet.wait()).await.unwrap(), 3);
+    worker.stop().await.unwrap();
+    shop.check_books().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_commit_with_sqlx_makes_the_task_too() {
     let shop = Shop::open().await;
     let worker = shop.client.worker().handle(ship).start().await.unwrap();

@@ -34,7 +34,7 @@ use self::ground::Lay;
 pub(crate) use self::handler::{HandlerArgs, run_handler};
 use self::http::Port;
 use self::journal::Journal;
-use self::load::{Load, Runs};
+use self::load::{Load, Mix, Runs};
 use self::process::{Role, Yard};
 use crate::Result;
 use crate::torture::guard;
@@ -139,6 +139,16 @@ pub(crate) fn run_redis(args: &ServerArgs) -> Result {
     run_on_server(("redis", grounds::redis::lay), args)
 }
 
+/// The same on the keys of Go's asynq.
+pub(crate) fn run_asynq(args: &ServerArgs) -> Result {
+    run_on_server(("asynq", grounds::asynq::lay), args)
+}
+
+/// Processes on a private PostgreSQL that waits for the disk, with two Redis in front that keep nothing.
+pub(crate) fn run_hybrid(args: &ServerArgs) -> Result {
+    run_on_server(("hybrid", grounds::hybrid::lay), args)
+}
+
 fn run_on_server(store: (&'static str, Lay), server: &ServerArgs) -> Result {
     let args = &server.args;
     let at_most = Duration::try_from_secs_f64(args.seconds.unwrap_or(300.0))?;
@@ -204,7 +214,8 @@ impl Attack {
         };
         let port = Port::default();
         let mut fleet = Fleet::start(&yard, self.roles, port.clone(), Dice::seeded(self.seed))?;
-        let load = Load::start(folder, &port, self.seed, self.runs())?;
+        let mix = Mix { runs: self.runs(), has_priorities: yard.ground.has_priorities() };
+        let load = Load::start(folder, &port, self.seed, mix)?;
         fleet.disturb(self.plan)?;
         // A complaint does not spare the rest the audit, which may know the reason.
         let complaint = load.stop().err();

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tempfile::TempDir;
+use windlass::Opening;
 use windlass::core::{Error, ErrorKind, Result, Store};
 
 use self::report::{Report, Surroundings};
@@ -189,12 +190,16 @@ fn seconds(count: f64) -> Result<Duration> {
         .map_err(|cause| Error::invalid(format!("{count} seconds")).because(cause))
 }
 
+async fn open(url: &str, brokers: &[String]) -> Result<Arc<dyn Store>> {
+    windlass::open_as(url, Opening { brokers: brokers.to_vec(), ..Opening::default() }).await
+}
+
 /// Where the measured stores are.
 enum Places {
     /// SQLite files in a folder of our own, which goes when this is dropped.
     Private { folder: TempDir, durability: FileDurability },
-    /// What the user named; a second one where that was named too.
-    Given(String, Option<String>),
+    /// What the user named; a second one where that was named too, and the brokers in front of both.
+    Given { url: String, second: Option<String>, brokers: Vec<String> },
 }
 
 impl Drop for Places {
@@ -219,7 +224,11 @@ impl Places {
                     "mode backlog compares two stores of one sort: give --second-store as well";
                 return Err(Error::invalid(text));
             }
-            return Ok(Self::Given(store.clone(), args.second_store.clone()));
+            return Ok(Self::Given {
+                url: store.clone(),
+                second: args.second_store.clone(),
+                brokers: globals.broker.clone(),
+            });
         }
         // Not in the system's folder for such things: that is often memory, where flushing is free.
         let folder = tempfile::Builder::new().prefix(".windlass-bench-").tempdir_in(".").map_err(
@@ -242,14 +251,16 @@ impl Places {
                 };
                 windlass::open(&format!("sqlite:{}?durability={durability}", file.display())).await
             }
-            Self::Given(url, _) => windlass::open(url).await,
+            Self::Given { url, brokers, .. } => open(url, brokers).await,
         }
     }
 
     async fn open_second(&self) -> Result<Arc<dyn Store>> {
         match self {
             Self::Private { .. } => self.open(1).await,
-            Self::Given(first, second) => windlass::open(second.as_deref().unwrap_or(first)).await,
+            Self::Given { url, second, brokers } => {
+                open(second.as_deref().unwrap_or(url), brokers).await
+            }
         }
     }
 
@@ -258,7 +269,7 @@ impl Places {
         match self {
             Self::Private { folder, .. } => folder.path(),
             // The disk of the file, where the store is one.
-            Self::Given(url, _) => url
+            Self::Given { url, .. } => url
                 .strip_prefix("sqlite:")
                 .and_then(|rest| std::path::Path::new(rest.split('?').next()?).parent())
                 .filter(|folder| folder.is_dir())
@@ -272,7 +283,7 @@ impl Places {
             Self::Private { folder, .. } => {
                 format!("a fresh file in {}, removed afterwards", folder.path().display())
             }
-            Self::Given(..) => String::from("as given"),
+            Self::Given { .. } => String::from("as given"),
         }
     }
 }

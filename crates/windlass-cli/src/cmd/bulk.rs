@@ -8,7 +8,7 @@ use super::filters::StateAndFilters;
 use crate::caller::{Access, Caller};
 use crate::confirm::confirm;
 use crate::exit::{Code, Done, Failure};
-use crate::table::{Table, cell, grouped};
+use crate::table::{Table, cell, grouped, plain};
 
 /// Most tasks that one request names.
 const NAMED_MAX: usize = 1_000;
@@ -126,10 +126,14 @@ fn verdict(results: &[Value]) -> Done {
     let id = first["id"].as_str().unwrap_or_default();
     match first["status"].as_str() {
         Some("not-found") if is_same => {
-            Err(Failure::new(Code::NotFound, format!("no task {}", crate::table::plain(id))))
+            Err(Failure::new(Code::NotFound, format!("no task {}", plain(id))))
         }
         Some("state-conflict") if is_same => {
             let text = format!("task {id} is {}", first["state"].as_str().unwrap_or_default());
+            Err(Failure::new(Code::Conflict, text))
+        }
+        Some("held-elsewhere") if is_same => {
+            let text = format!("task {} is held by a program outside windlass", plain(id));
             Err(Failure::new(Code::Conflict, text))
         }
         _ => Err(Failure::new(Code::Partly, "no task was changed")),
@@ -238,6 +242,7 @@ mod tests {
         check(&["done", "requested"], None);
         check(&["not-found"], Some(Code::NotFound));
         check(&["state-conflict", "state-conflict"], Some(Code::Conflict));
+        check(&["held-elsewhere"], Some(Code::Conflict));
         check(&["done", "not-found"], Some(Code::Partly));
         check(&["state-conflict", "not-found"], Some(Code::Partly));
     }

@@ -26,7 +26,10 @@ pub(crate) fn run(command: Command, desk: &Desk) -> Done {
     let settings = desk.settings.layered.values.iter().map(|(name, (value, origin))| {
         let value = json!(value);
         let value = match value.as_str() {
-            Some(text) if name == "store" => json!(without_password(text)),
+            Some(text) if name == "store" || name == "broker" => {
+                let urls: Vec<_> = text.split(',').map(without_password).collect();
+                json!(urls.join(","))
+            }
             _ => value,
         };
         (name.clone(), json!({"value": value, "from": origin}))

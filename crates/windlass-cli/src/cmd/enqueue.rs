@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long)]
     priority: Option<String>,
     /// Not before this time has passed, e.g. 10m.
-    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "at")]
+    #[arg(long, value_name = "TIME", value_parser = span, conflicts_with = "at", allow_hyphen_values = true)]
     delay: Option<Duration>,
     /// Not before this instant (RFC 3339).
     #[arg(long, value_name = "TIME")]
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     /// How many times.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     count: u64,
-    /// Waits until it is finished, and shows its result.
+    /// Waits until it is finished, and shows its result. Where finished tasks are not kept, this one is for a minute.
     #[arg(long)]
     wait: bool,
     /// How long to wait at most; for ever without.
@@ -261,6 +261,7 @@ fn options(args: &Args) -> serde_json::Map<String, Value> {
         ("timeout", seconds(args.timeout)),
         ("deadline", args.deadline.map(|at| json!(at))),
         ("retention", seconds(args.retention)),
+        ("awaited", args.wait.then(|| json!(true))),
         ("idempotency_key", args.idempotency_key.as_ref().map(|key| json!(key))),
         ("unique", unique),
         ("tags", (!args.tags.is_empty()).then(|| json!(args.tags))),

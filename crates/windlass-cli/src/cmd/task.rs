@@ -24,7 +24,9 @@ pub(crate) enum Command {
     #[command(after_help = "\
 Examples:
   windlass task list --state dead_letter,retrying
-  windlass task list --queue mail --created-after 1h --all -o jsonl")]
+  windlass task list --queue mail --created-after 1h --all -o jsonl
+
+Payloads and results are left out (null); `windlass task show` has them.")]
     List(ListArgs<StateAndFilters>),
     /// Show everything that is kept of a task.
     #[command(after_help = "Example:\n  windlass task show 0190c8f0-…")]
@@ -44,7 +46,8 @@ Examples:
   windlass task wait 0190c8f0-…
   windlass task wait 0190c8f0-… --timeout 30s && echo done
 
-Exits with 0 when it completed, 6 when it ended dead or cancelled, 7 when the time was over.")]
+Exits with 0 when it completed, 6 when it ended dead or cancelled, 7 when the time was over,
+3 when there is no such task, or not any more.")]
     Wait {
         /// The task.
         id: String,

@@ -72,6 +72,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     let work = async {
         let queues: Vec<_> = args.queues.iter().map(|(queue, _)| queue.as_str()).collect();
         let queues = if queues.is_empty() { "default".to_owned() } else { queues.join(", ") };
+        let worker = worker.start().await?;
         tracing::info!(queues, "working");
         let worked = worker.run_until(stop.clone().cancelled_owned()).await;
         handlers::settled().await;

@@ -161,9 +161,20 @@ impl Server {
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let status = Command::new("kill").args([name, &id]).status().expect("kill is there");
-        assert!(status.success());
+        self.signal_with(&[name]);
+    }
+
+    /// Sends signals by their names, one right behind the other.
+    pub(crate) fn signal_with(&self, names: &[&str]) {
+        let id = self.child.id();
+        let kills: Vec<_> = names.iter().map(|name| format!("kill {name} {id}")).collect();
+        let status = Command::new("sh").args(["-c", &kills.join(" && ")]).status();
+        assert!(status.expect("sh is there").success());
+    }
+
+    /// True when it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it can be asked").is_some()
     }
 
     /// Waits for its end; answers its exit code, nothing when a signal ended it.

@@ -235,7 +235,14 @@ pub fn expire(held: Held) -> Step {
     } else {
         State::Pending
     };
-    given_back(held, state, crashes, Happening::Crashed)
+    let mut step = given_back(held, state, crashes, Happening::Crashed);
+    if state == State::DeadLetter {
+        let most = held.max_crashes;
+        let error =
+            format!("its worker was lost too often: crash {crashes}, at most {most} allowed");
+        step.note = Some(Note { what: Happening::Crashed, error: Some(error) });
+    }
+    step
 }
 
 /// Decides what becomes of a running task that its worker left behind or never received: neither an

@@ -127,7 +127,10 @@ fn a_crash_spends_no_attempt_and_is_counted() {
 #[test]
 fn a_crash_past_the_limit_is_dead() {
     assert_eq!(expire(held(2, false)).state, State::Pending);
-    assert_eq!(expire(held(3, false)).state, State::DeadLetter);
+    let step = expire(held(3, false));
+    assert_eq!(step.state, State::DeadLetter);
+    let error = step.note.and_then(|note| note.error).unwrap();
+    assert!(error.contains("crash 4, at most 3"), "its owner is told why: {error}");
 }
 
 #[test]

@@ -81,6 +81,8 @@ pub enum Changed {
     Requested,
     /// Its state forbids it.
     Conflict(State),
+    /// A program that is none of windlass's has it, whatever its state says; it was left alone.
+    HeldElsewhere(State),
     /// There is no such task (any more).
     NotFound,
 }

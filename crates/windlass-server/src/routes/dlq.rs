@@ -7,7 +7,7 @@ use windlass_core::store::{Action, Changed, Filter, GetParams, Parts};
 use windlass_core::{State, TaskId};
 
 use super::bulk::{flag, sweep};
-use super::task::conflict;
+use super::task::{conflict, held_elsewhere};
 use super::tasks::page;
 use crate::access::Caller;
 use crate::app::Shared;
@@ -100,6 +100,7 @@ async fn retry_one(shared: &Shared, caller: &Caller, id: TaskId) -> Outcome<Resp
             Ok(Json(StatusCode::OK, Swept { changed: 1, ..Swept::default() }).into_response())
         }
         Some(Changed::Conflict(state)) => Err(conflict(&id, *state)),
+        Some(Changed::HeldElsewhere(state)) => Err(held_elsewhere(&id, *state)),
         Some(Changed::NotFound) | None => Err(Problem::no_task(&id)),
     }
 }

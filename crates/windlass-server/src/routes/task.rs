@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tokio::time::Instant;
-use windlass_core::store::{Action, Changed, WaitParams, Wake};
+use windlass_core::store::{Action, Changed, GetParams, Parts, WaitParams, Wake};
 use windlass_core::{State, TaskId, TaskRecord, When, history, limits};
 
 use super::Name;
@@ -42,10 +42,14 @@ pub(super) async fn show(
     let query = query.read(&[&["wait"]])?;
     let id = id(name)?;
     caller.check_tasks(&shared, std::slice::from_ref(&id)).await?;
+    let mut was_there = false;
     if let Some(time) = query.duration("wait")? {
         if time > WAIT_MAX {
             return Err(Problem::field("wait", format!("at most {} s", WAIT_MAX.as_secs())));
         }
+        let params = GetParams { ids: vec![id.clone()], parts: Parts::NONE };
+        let seen = shared.store().get(params).await;
+        was_there = seen.is_ok_and(|found| found.iter().any(Option::is_some));
         let finished = finished(&shared, &id, time);
         match stopping {
             // Who waits is answered before the server ends, with the state as it is.
@@ -53,7 +57,11 @@ pub(super) async fn show(
             None => finished.await,
         }
     }
-    let record = record(&shared, &caller, &id).await?;
+    let record = match shared.client().get(&id).await? {
+        None if was_there => return Err(vanished(&id)),
+        found => found.ok_or_else(|| Problem::no_task(&id))?,
+    };
+    caller.check_queue(&record.queue)?;
     Ok(Json(StatusCode::OK, Task::whole(&record)).into_response())
 }
 
@@ -153,6 +161,7 @@ pub(super) async fn change(
         Some(Changed::Done(state)) => (StatusCode::OK, *state),
         Some(Changed::Requested) => (StatusCode::ACCEPTED, Some(State::Running)),
         Some(Changed::Conflict(state)) => return Err(conflict(id, *state)),
+        Some(Changed::HeldElsewhere(state)) => return Err(held_elsewhere(id, *state)),
         Some(Changed::NotFound) | None => return Err(Problem::no_task(id)),
     };
     let Some(state) = state else {
@@ -169,6 +178,19 @@ pub(super) async fn change(
 /// The problem of a state that forbids a change.
 pub(super) fn conflict(id: &TaskId, state: State) -> Problem {
     Problem::new(Slug::StateConflict, format!("task {id} is {state}")).with("state", state.as_str())
+}
+
+/// The problem of a task that some other program has.
+pub(super) fn held_elsewhere(id: &TaskId, state: State) -> Problem {
+    let text =
+        format!("task {id} is held by a program outside windlass; try again when it is done");
+    Problem::new(Slug::StateConflict, text).with("state", state.as_str())
+}
+
+/// The problem of a task that was there when the wait for its end began.
+fn vanished(id: &TaskId) -> Problem {
+    let text = format!("task {id} is gone: it was deleted, or it ended and nothing of it is kept");
+    Problem::new(Slug::NotFound, text)
 }
 
 async fn record(shared: &Shared, caller: &Caller, id: &TaskId) -> Outcome<TaskRecord> {

@@ -1,6 +1,7 @@
 //! A task as it is submitted.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::alphabet;
@@ -16,7 +17,7 @@ use crate::fields::{Field, Object};
 use crate::problem::{Outcome, Problem};
 
 /// Everything that a submit may say.
-const FIELDS: [&str; 18] = [
+const FIELDS: [&str; 19] = [
     "type",
     "payload",
     "payload_base64",
@@ -32,6 +33,7 @@ const FIELDS: [&str; 18] = [
     "idempotency_key",
     "unique",
     "retention",
+    "awaited",
     "tags",
     "metadata",
     "traceparent",
@@ -39,6 +41,9 @@ const FIELDS: [&str; 18] = [
 
 /// The kind of tasks that name none.
 const DEFAULT_KIND: &str = "default";
+
+/// How long a task is kept that someone waits for and that would leave nothing when it ends.
+const AWAITED_KEPT: Duration = Duration::from_secs(60);
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -87,8 +92,11 @@ pub(crate) fn read(json: &[u8], headers: FromHeaders, config: &Config) -> Outcom
     if let Some(field) = object.take("deadline") {
         options = options.deadline(field.time()?);
     }
+    let is_awaited = object.take("awaited").map_or(Ok(false), |field| field.flag())?;
     if let Some(field) = object.take("retention") {
         options = options.retention(field.duration()?);
+    } else if is_awaited && config.task.retention.is_some_and(|kept| kept.is_zero()) {
+        options = options.retention(AWAITED_KEPT);
     }
     if let Some(field) = object.take("retry") {
         options = options.backoff(backoff(&field)?);

@@ -216,6 +216,41 @@ async fn a_task_nobody_keeps_is_cancelled_all_the_same() {
 }
 
 #[tokio::test]
+async fn a_task_that_someone_will_wait_for_is_kept_where_tasks_are_not() {
+    let api = Api::with("task.retention = \"0s\"");
+    for (body, is_kept) in [
+        (r#"{"awaited":true}"#, true),
+        (r#"{"awaited":true,"retention":0}"#, false),
+        (r#"{"awaited":false}"#, false),
+    ] {
+        let id = api.submit(body).await;
+        api.run(completed()).await;
+        let answer = api.get(&format!("/tasks/{id}?wait=30s")).await;
+        match is_kept {
+            true => assert_eq!(answer.is(200)["state"], "completed", "{body}"),
+            false => drop(answer.is_problem(404, "not-found")),
+        }
+    }
+    api.post("/tasks", r#"{"awaited":"yes"}"#).await.is_problem(422, "invalid-request");
+}
+
+#[tokio::test]
+async fn a_task_that_goes_while_it_is_waited_for_is_told_from_one_that_never_was() {
+    let api = Api::with("task.retention = \"0s\"");
+    let id = api.submit("{}").await;
+    let end = async {
+        api.faults.called(Call::Wait).await;
+        api.run(completed()).await;
+    };
+    let path = format!("/tasks/{id}?wait=30s");
+    let ((), waited) = tokio::join!(end, api.get(&path));
+    let problem = waited.is_problem(404, "not-found");
+    assert!(problem["detail"].as_str().unwrap().contains("is gone"), "{problem}");
+    let problem = api.get(&path).await.is_problem(404, "not-found");
+    assert!(!problem["detail"].as_str().unwrap().contains("is gone"), "{problem}");
+}
+
+#[tokio::test]
 async fn a_retry_starts_over_or_is_refused() {
     let api = Api::new();
     let id = api.dead("{}").await;

@@ -393,6 +393,7 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
         "idempotency_key",
         "unique",
         "retention",
+        "awaited",
         "tags",
         "metadata",
         "traceparent",

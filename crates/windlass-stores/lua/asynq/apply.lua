@@ -4,6 +4,8 @@
 --   it has a result, the result. No task is named twice.
 -- returns {time, claim's reply or 0, for each queue 1 all are recorded |
 --   {1 recorded | 0 no such task | {own record, done} as it stands, ...}}
+-- How long a task is kept that is to leave nothing, when someone waits for its end.
+local AWAITED_KEPT_MS = 60000
 local claim_at, at, reply = tonumber(ARGV[2]), 4, { now, 0 }
 for q = 1, tonumber(ARGV[3]) do
   local queue, total = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 1])
@@ -17,8 +19,8 @@ for q = 1, tonumber(ARGV[3]) do
   for i = 1, total do
     local from, id = first + (i - 1) * 6, ids[i]
     local key = queue .. 't:' .. id
-    local state, claim_number, lease, holder, lock, once =
-      unpack(call('HMGET', key, 'state', 'wl_f', 'wl_l', 'wl_w', 'unique_key', 'wl_i'))
+    local state, claim_number, lease, holder, lock, once, awaited =
+      unpack(call('HMGET', key, 'state', 'wl_f', 'wl_l', 'wl_w', 'unique_key', 'wl_i', 'wl_a'))
     if not state then
       answers[i] = 0
     elseif state ~= 'active' or claim_number ~= ARGV[from + 1] or not is_own_lease(scores[i], lease) then
@@ -26,6 +28,7 @@ for q = 1, tonumber(ARGV[3]) do
       answers[i] = { record or '', done or '' }
     else
       local retention = tonumber(ARGV[from + 2])
+      if retention == 0 and awaited and tonumber(awaited) > now then retention = AWAITED_KEPT_MS end
       answers[i], ended[#ended + 1] = 1, id
       -- Mostly the one of the run before.
       if not (worker and holder and sub(holder, -#worker - 1) == ' ' .. worker) then worker = worker_of(holder) end
@@ -35,14 +38,14 @@ for q = 1, tonumber(ARGV[3]) do
       end
       if lock then freed[lock] = id end
       if retention > 0 then
-        local done = claim_number .. ' ' .. number(now) .. ' ' .. ARGV[from + 3] .. ' ' .. ARGV[from + 2]
+        local done = claim_number .. ' ' .. number(now) .. ' ' .. ARGV[from + 3] .. ' ' .. number(retention)
         local message = call('HGET', key, 'msg') .. varint(13, second)
         if ARGV[from + 4] == '1' then
           call('HSET', key, 'msg', message, 'state', 'completed', 'wl_d', done, 'result', ARGV[from + 5])
         else
           call('HSET', key, 'msg', message, 'state', 'completed', 'wl_d', done)
         end
-        call('HDEL', key, 'wl_x', 'wl_l')
+        call('HDEL', key, 'wl_x', 'wl_l', 'wl_a')
         kept[#kept + 1], kept[#kept + 2] = second_of(math.min(now + retention, LATEST)), id
       else
         removed[#removed + 1] = key

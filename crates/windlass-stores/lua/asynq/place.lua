@@ -33,8 +33,7 @@ while at <= #ARGV do
   local id, key = ARGV[at], queue .. 't:' .. ARGV[at]
   local state, record, claim_number, group, holder, lock, once =
     unpack(call('HMGET', key, 'state', 'wl', 'wl_f', 'group', 'wl_w', 'unique_key', 'wl_i'))
-  local place = state and place_of(queue, state, group)
-  local score = place and call('ZSCORE', place, id) or ''
+  local score = state and score_of(queue, id, state, group) or ''
   local is_same = state == ARGV[at + 1] and score == ARGV[at + 2] and (record or '') == ARGV[at + 3]
     and (claim_number or '') == ARGV[at + 4] and call('HSTRLEN', key, 'msg') == tonumber(ARGV[at + 5])
   if not is_same then
@@ -68,6 +67,7 @@ while at <= #ARGV do
       elseif state == 'pending' then
         dropped[#dropped + 1] = 'pending_since'
       end
+      if next_state == 'archived' or next_state == 'completed' then dropped[#dropped + 1] = 'wl_a' end
       call('HSET', key, unpack(fields))
       call('HDEL', key, unpack(dropped))
       if next_state == 'pending' then

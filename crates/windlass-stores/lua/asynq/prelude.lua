@@ -66,13 +66,20 @@ local function count(queue, name, times)
 end
 
 -- The list of active tasks has the newest at its head and the oldest at its tail, and what ends together mostly
--- stands together at one of them. So a batch is taken out of the ends; what is at neither costs a walk, which
--- all of them share: they are struck out where they stand and then removed together. No id is empty.
-local NEAR, FEW, STRUCK_OUT = 100, 4, ''
+-- stands together. So one of a batch is looked for, and the others around it; what stands elsewhere costs a search
+-- of its own, and after some of those one walk, which all that are left share.
+local NEAR, FEW, SHALLOW, SEARCHED, SEARCHES = 100, 4, 500, 1000, 4
+-- Ids that are taken out of the midst are struck out where they stand and then removed together. No id is empty.
+local STRUCK_OUT = ''
 
--- Takes out of one end of the list what stands there of the ids in `gone`; answers how many are left of them.
-local function leave_end(active, gone, left, is_tail)
-  local width = left + NEAR
+-- Where an id stands, the ends first: the midst of a long list is far from both.
+local function find_active(active, id)
+  return call('LPOS', active, id, 'MAXLEN', SEARCHED) or call('LPOS', active, id, 'RANK', -1, 'MAXLEN', SEARCHED)
+    or call('LPOS', active, id)
+end
+
+-- Takes out of one end of the list, so wide, what stands there of the ids in `gone`; answers how many are left of them.
+local function leave_end(active, gone, left, width, is_tail)
   local near = is_tail and call('LRANGE', active, -width, -1) or call('LRANGE', active, 0, width - 1)
   local kept = {}
   for i = 1, #near do
@@ -90,27 +97,51 @@ local function leave_end(active, gone, left, is_tail)
   return left
 end
 
+-- The same for what stands from one place to another, nearer to the tail or to the head.
+local function leave_stretch(active, gone, left, from, to, is_tail)
+  local near, struck = call('LRANGE', active, from, to), 0
+  for i = 1, #near do
+    if gone[near[i]] then
+      gone[near[i]], struck = nil, struck + 1
+      call('LSET', active, from + i - 1, STRUCK_OUT)
+    end
+  end
+  if struck > 0 then call('LREM', active, is_tail and -struck or struck, STRUCK_OUT) end
+  return left - struck
+end
+
 local function leave_active(queue, ids)
   local active, gone, left = queue .. 'active', {}, #ids
   if left < FEW then
     for i = 1, left do
-      local is_at_head = call('LPOS', active, ids[i], 'MAXLEN', NEAR)
+      local is_at_head = call('LPOS', active, ids[i], 'MAXLEN', SEARCHED)
       call('LREM', active, is_at_head and 1 or -1, ids[i])
     end
     return
   end
   for i = 1, left do gone[ids[i]] = true end
-  left = leave_end(active, gone, left, true)
-  if left > 0 then left = leave_end(active, gone, left, false) end
-  if left == 0 then return end
-  local all = call('LRANGE', active, 0, -1)
-  for i = 1, #all do
-    if gone[all[i]] then
-      gone[all[i]] = nil
-      call('LSET', active, i - 1, STRUCK_OUT)
+  local one, other = ids[1], ids[left]
+  for _ = 1, SEARCHES do
+    local at, length = find_active(active, one), call('LLEN', active)
+    if not at then
+      gone[one], left = nil, left - 1
+    else
+      local around = left + NEAR
+      local from, to = math.max(0, at - around), math.min(length - 1, at + around)
+      -- They are reported in the order in which they were claimed: mostly the last ends the stretch.
+      local last = gone[other] and find_active(active, other)
+      if last and math.abs(last - at) < around then from, to = math.min(at, last), math.max(at, last) end
+      local is_tail = length - 1 - to < from
+      if math.min(from, length - 1 - to) <= SHALLOW then
+        left = leave_end(active, gone, left, is_tail and length - from or to + 1, is_tail)
+      else
+        left = leave_stretch(active, gone, left, from, to, is_tail)
+      end
     end
+    one = next(gone)
+    if not one then return end
   end
-  call('LREM', active, 0, STRUCK_OUT)
+  leave_stretch(active, gone, left, 0, -1, false)
 end
 
 -- Who holds a task by windlass's own account: `<claimed at> <pending since> <worker>`.
@@ -180,15 +211,27 @@ local function place_of(queue, state, group)
   if state ~= 'pending' then return queue .. state end
 end
 
+-- The score of a task in its place, or '' when it has none. One that a Go server is aggregating has left its group
+-- for a set of that server's: `held`, until the server is done or the set is over.
+local function score_of(queue, id, state, group)
+  local place = place_of(queue, state, group)
+  local score = place and call('ZSCORE', place, id)
+  if score or state ~= 'aggregating' then return score or '' end
+  local sets = call('ZRANGE', queue .. 'aggregation_sets', 0, -1)
+  for i = 1, #sets do
+    if sub(sets[i], 1, #place + 1) == place .. ':' and call('ZSCORE', sets[i], id) then return 'held' end
+  end
+  return ''
+end
+
 -- A task as it stands: its id, its score, its result if wanted, and its fields. Nothing when there is none.
 local function look(queue, id, has_result)
   local key = queue .. 't:' .. id
   local fields = call('HMGET', key, unpack(FIELDS))
   if not fields[1] or not fields[2] then return nil end
-  local place = place_of(queue, fields[1], fields[5])
-  local score = place and call('ZSCORE', place, id)
+  local score = score_of(queue, id, fields[1], fields[5])
   local result = has_result and call('HGET', key, 'result')
-  return { id, score or '', result, unpack(fields) }
+  return { id, score, result, unpack(fields) }
 end
 
 -- How many bytes a task adds to an answer, roughly.

@@ -18,6 +18,9 @@ for k = 1, #KEYS do
   end
   local grouped, groups = 0, call('SMEMBERS', queue .. 'groups')
   for i = 1, #groups do grouped = grouped + call('ZCARD', queue .. 'g:' .. groups[i]) end
+  -- What Go servers are aggregating just now.
+  local sets = call('ZRANGE', queue .. 'aggregation_sets', 0, -1)
+  for i = 1, #sets do grouped = grouped + call('ZCARD', sets[i]) end
   local cancelled = call('ZCARD', 'wl:' .. queue .. 'x')
   local archived = call('ZCARD', queue .. 'archived')
   replies[k] = {

@@ -3,10 +3,12 @@
 -- inserting its rest.
 -- in: $1 the time in a test, or NULL, $2 worker, $3 limit, $4 suspects at most, $5 ranges to lock at most
 --     lanes in the order of claiming: $6 queue name, $7 lane, $8 number of its quota, $9 at most in the quota,
---     $10 position from which on to look, $11 ranges to lock at most in it
--- out: token, now, ranges locked, order, position, then the task's columns and its fate
+--     $10 position from which on to look, $11 ranges to lock at most in it, $12 last position to look at,
+--     $13 the only range to take, by its first number, or NULL
+-- out: token, now, ranges locked, order, position, then the task's columns and its fate; with the last task of a range
+--     of which a rest was left also the last number of that rest, and the transaction
 WITH
-time AS MATERIALIZED (SELECT clock($1::int8) AS now),
+time AS MATERIALIZED (SELECT clock($1::int8) AS now, set_config('windlass.claims', 'on', true) AS claims),
 me AS MATERIALIZED (
   SELECT w.number FROM worker AS w
   WHERE w.id = $2::text AND w.gone_at IS NULL AND w.lease_until > (SELECT now FROM time)
@@ -14,13 +16,15 @@ me AS MATERIALIZED (
 -- The outer LIMIT stops before the next lane is locked: a lane that may hold more must be emptied first.
 pick AS MATERIALIZED (
   SELECT r.tid, r.position, r.lo, r.hi, r.since, r.queue, r.lane, r.bits, l.ord, l.quota, l.most
-  FROM unnest($6::text[], $7::int2[], $8::int4[], $9::int8[], $10::int8[], $11::int8[])
-    WITH ORDINALITY AS l (name, lane, quota, most, hint, rows, ord)
+  FROM unnest(
+    $6::text[], $7::int2[], $8::int4[], $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[]
+  ) WITH ORDINALITY AS l (name, lane, quota, most, hint, rows, until, first, ord)
   CROSS JOIN LATERAL (SELECT x.id FROM queue AS x WHERE x.name = l.name AND NOT x.is_paused LIMIT 1) AS q
   CROSS JOIN LATERAL (
     SELECT x.ctid AS tid, x.position, x.lo, x.hi, x.since, x.queue, x.lane, x.bits
     FROM ready AS x
-    WHERE x.queue = q.id AND x.lane = l.lane AND x.position >= l.hint AND EXISTS (SELECT FROM me)
+    WHERE x.queue = q.id AND x.lane = l.lane AND x.position >= l.hint AND x.position <= l.until
+      AND (l.first IS NULL OR x.lo = l.first) AND EXISTS (SELECT FROM me)
     ORDER BY x.position
     LIMIT least($5::int8, l.rows)
     FOR UPDATE SKIP LOCKED
@@ -81,7 +85,9 @@ counted AS (
 )
 SELECT l.token, (SELECT now FROM time), (SELECT count(*) FROM pick), c.ord, c.position,
   t.seq, t.stamp, t.created_at, t.timeout_ms, t.retention_ms, t.queue, t.kind, t.max_retries, t.max_crashes,
-  t.priority, t.extras, t.payload, coalesce(f.attempts, 0), coalesce(f.crashes, 0), f.retention_ms
+  t.priority, t.extras, t.payload, coalesce(f.attempts, 0), coalesce(f.crashes, 0), f.retention_ms,
+  CASE WHEN c.last < c.hi AND t.seq = c.last THEN c.hi END,
+  CASE WHEN c.last < c.hi AND t.seq = c.last THEN pg_current_xact_id()::text::int8 END
 FROM leased AS l
 CROSS JOIN taken AS c
 CROSS JOIN LATERAL rows_between(c.lo, c.last) AS t

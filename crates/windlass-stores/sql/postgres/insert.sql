@@ -3,6 +3,7 @@
 --     tasks: $2 seq, $3 stamp, $4 queue, $5 kind, $6 priority, $7 max_retries, $8 max_crashes,
 --            $9 timeout_ms, $10 retention_ms, $11 extras, $12 payload
 --     ranges of them, in order: $13 queue, $14 lane, $15 lo, $16 hi
+-- out: of each range: transaction, position, lo, hi, queue, lane
 WITH
 time AS MATERIALIZED (SELECT clock($1::int8) AS now),
 stored AS (
@@ -28,3 +29,4 @@ counted AS (
 INSERT INTO ready (position, lo, hi, since, queue, lane, bits)
 SELECT nextval('position_seq'), u.lo, u.hi, (SELECT now FROM time), u.queue, u.lane, 0
 FROM unnest($13::int4[], $14::int2[], $15::int8[], $16::int8[]) AS u (queue, lane, lo, hi)
+RETURNING pg_current_xact_id()::text::int8, position, lo, hi, queue, lane

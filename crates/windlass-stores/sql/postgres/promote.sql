@@ -1,5 +1,5 @@
 -- promote: lets tasks whose time has come wait for a worker, the longest due first.
--- in: $1 now, $2 limit        out: queue name, how many
+-- in: $1 now, $2 limit, $3 tasks in a range at most        out: queue name, how many
 WITH
 due AS MATERIALIZED (
   DELETE FROM deferred
@@ -17,10 +17,14 @@ island AS (
     END AS key
   FROM due AS d
 ),
+piece AS (
+  SELECT i.*, (row_number() OVER (PARTITION BY i.queue, i.lane, i.bits, i.run_at, i.key ORDER BY i.seq) - 1) / $3::int8 AS part
+  FROM island AS i
+),
 span AS (
   SELECT min(seq) AS lo, max(seq) AS hi, queue, lane, bits, run_at
-  FROM island
-  GROUP BY queue, lane, bits, run_at, key
+  FROM piece
+  GROUP BY queue, lane, bits, run_at, key, part
 ),
 placed AS (
   INSERT INTO ready (position, lo, hi, since, queue, lane, bits)

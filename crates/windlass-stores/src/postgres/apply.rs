@@ -12,6 +12,7 @@ use windlass_core::{Claimed, Result, State, Transition, duration};
 
 use super::Shared;
 use super::batch::Batch;
+use super::claim::{Given, Wanted};
 use super::id::{Id, token_of};
 use super::names::Known;
 use super::pool::{Tries, transaction};
@@ -41,6 +42,12 @@ impl Report<'_> {
     }
 }
 
+/// What became of endings, and of the claim behind them.
+pub(crate) struct Reported {
+    pub(crate) outcomes: Vec<Applied>,
+    pub(crate) given: Option<Result<Given>>,
+}
+
 /// Whether a commit waits for the disk by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Commit {
@@ -50,7 +57,7 @@ enum Commit {
 }
 
 /// True for an ending that only has to be noted.
-fn is_success(transition: &Transition) -> bool {
+pub(super) fn is_success(transition: &Transition) -> bool {
     let next = &transition.next;
     next.state == State::Completed
         && transition.next_if_cancelled == State::Completed
@@ -59,41 +66,52 @@ fn is_success(transition: &Transition) -> bool {
 
 impl Shared {
     pub(super) async fn apply(&self, params: &ApplyParams, mark: WakeMark) -> Result<ApplyReply> {
+        let Reported { outcomes, given } = self.apply_by(params, None).await?;
+        let claim = given.map(|given| given.map(|given| Claim { tasks: given.tasks, mark }));
+        Ok(ApplyReply { outcomes, claim })
+    }
+
+    /// Records endings; then claims, if asked, what the references lead to where there are some.
+    pub(super) async fn apply_by(
+        &self,
+        params: &ApplyParams,
+        references: Option<&[Wanted]>,
+    ) -> Result<Reported> {
         let mut news = News::default();
         let Some(wanted) = &params.then_claim else {
             let session = self.work.session().await?;
             let outcomes =
                 self.apply_all(&session, &params.transitions, Commit::Waits, &mut news).await?;
             self.tell(news);
-            return Ok(ApplyReply { outcomes, claim: None });
+            return Ok(Reported { outcomes, given: None });
         };
-        let (outcomes, claim) = if params.transitions.iter().all(is_success) {
+        let (outcomes, given) = if params.transitions.iter().all(is_success) {
             // Successes make nothing pending: the claim need not wait for their answer. Both go to
             // the server at once, on one connection, the successes first.
             let session = self.work.session().await?;
             let commit = self.make_ready_to_send(&session, &params.transitions).await?;
             let applying = self.apply_all(&session, &params.transitions, commit, &mut news);
-            let (outcomes, claim) = tokio::join!(applying, self.claim(&session, wanted));
-            let is_flushed = claim.as_ref().is_ok_and(|tasks| !tasks.is_empty());
+            let claiming = self.claim_by(&session, wanted, references);
+            let (outcomes, given) = tokio::join!(applying, claiming);
+            let is_flushed = given.as_ref().is_ok_and(|given| !given.tasks.is_empty());
             if outcomes.is_ok() && commit == Commit::IsFollowed && !is_flushed {
                 // A claim that finds nothing commits nothing. On the same connection, and no other: a
                 // server that crashed and is back may have forgotten what it had not on the disk.
                 session.all(sql::FLUSH, &[]).await?;
             }
-            if let (Err(_), Ok(tasks)) = (&outcomes, &claim) {
-                self.hand_back(tasks).await;
+            if let (Err(_), Ok(given)) = (&outcomes, &given) {
+                self.hand_back(&given.tasks).await;
             }
-            (outcomes?, claim)
+            (outcomes?, given)
         } else {
             let session = self.work.session().await?;
             let outcomes =
                 self.apply_all(&session, &params.transitions, Commit::Waits, &mut news).await?;
-            (outcomes, self.claim(&session, wanted).await)
+            (outcomes, self.claim_by(&session, wanted, references).await)
         };
         self.tell(news);
         // The endings are stored: an error of the claim must not have them all sent again.
-        let claim = Some(claim.map(|tasks| Claim { tasks, mark }));
-        Ok(ApplyReply { outcomes, claim })
+        Ok(Reported { outcomes, given: Some(given) })
     }
 
     /// Sees to it that successes can be sent without waiting for anything, so that a claim that is
@@ -353,7 +371,7 @@ impl Shared {
             let found = row::take_held(session, &leases).await?;
             // After the locks: a cancel that was asked for until then is seen.
             let now = self.now(session).await?;
-            let mut batch = Batch::new(now, self.options.limits.error_bytes_max);
+            let mut batch = Batch::new(now, &self.options);
             let mut accepted = HashMap::new();
             let mut rows: HashMap<_, _> = Row::load(session, found)
                 .await?

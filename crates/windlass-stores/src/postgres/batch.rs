@@ -6,6 +6,7 @@ use bytes::Bytes;
 use windlass_core::unique::KeyDigest;
 use windlass_core::{Priority, QueueName, Result, State, Timestamp};
 
+use super::options::PostgresOptions;
 use super::session::Session;
 use super::sql;
 use crate::wakes::News;
@@ -16,6 +17,7 @@ const CRASHED_TOGETHER: i64 = 8;
 pub(super) struct Batch {
     pub(super) now: Timestamp,
     pub(super) error_bytes_max: usize,
+    ready_together_max: i64,
     pub(super) fates: Vec<Fate>,
     ready: Vec<Ready>,
     waiting: Vec<(Place, i64, bool)>,
@@ -72,10 +74,11 @@ struct Ready {
 }
 
 impl Batch {
-    pub(super) fn new(now: Timestamp, error_bytes_max: usize) -> Self {
+    pub(super) fn new(now: Timestamp, options: &PostgresOptions) -> Self {
         Self {
             now,
-            error_bytes_max,
+            error_bytes_max: options.limits.error_bytes_max,
+            ready_together_max: options.ready_together_max(),
             fates: Vec::new(),
             ready: Vec::new(),
             waiting: Vec::new(),
@@ -91,7 +94,7 @@ impl Batch {
     /// Lets a task wait for a worker: where it stood, or at the end of its lane.
     pub(super) fn make_ready(&mut self, place: Place, stood: Option<(i64, i64)>, crashes: u32) {
         let most = match crashes {
-            0 => i64::MAX,
+            0 => self.ready_together_max,
             1 => CRASHED_TOGETHER,
             _ => 1,
         };

@@ -182,7 +182,7 @@ impl Shared {
         found.sort_unstable_by_key(|found| found.seq);
         let rows = Row::load(session, found).await?;
         let count = rows.len();
-        let mut batch = Batch::new(now, self.options.limits.error_bytes_max);
+        let mut batch = Batch::new(now, &self.options);
         for row in rows {
             let step = release(row.held());
             row.end_run(&mut batch, step.state, step);

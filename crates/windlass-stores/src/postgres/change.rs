@@ -119,7 +119,7 @@ impl Shared {
         let needed = found.into_iter().filter(is_needed).collect();
         let rows = Row::load(session, needed).await?;
         let mut rows: HashMap<_, _> = rows.into_iter().map(|row| (row.id.seq, row)).collect();
-        let mut batch = Batch::new(now, self.options.limits.error_bytes_max);
+        let mut batch = Batch::new(now, &self.options);
         let mut changes = Changes::default();
         let mut told = Vec::with_capacity(ids.len());
         for id in ids {

@@ -1,5 +1,7 @@
 //! Claim from PostgreSQL.
 
+mod referred;
+
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,11 +19,13 @@ use super::Shared;
 use super::batch::Batch;
 use super::id::{Id, epoch_of};
 use super::names::Known;
+use super::outbox::{Made, Reference};
 use super::pool::transaction;
 use super::row::{self, Row, lane, unsigned};
 use super::session::Session;
 use super::sql;
 use crate::wakes::News;
+pub(crate) use referred::{Given, Unused, Wanted};
 
 /// Fewest and most ranges that one statement locks; ranges of many tasks need few.
 const RANGES_MIN: i64 = 8;
@@ -48,6 +52,9 @@ struct Lanes {
     most: Vec<i64>,
     hints: Vec<i64>,
     rows: Vec<i64>,
+    /// The last position to look at, and the first number of the only range to take, if it is one.
+    untils: Vec<i64>,
+    firsts: Vec<Option<i64>>,
 }
 
 /// A claimed row, as far as it could be read.
@@ -57,6 +64,8 @@ struct Taken {
     token: i64,
     task: Claimed,
     fault: Option<String>,
+    /// What was left of its range.
+    rest: Option<Made>,
 }
 
 impl Shared {
@@ -65,12 +74,7 @@ impl Shared {
         session: &Session,
         params: &ClaimParams,
     ) -> Result<Vec<Claimed>> {
-        let mut wish = Wish {
-            params,
-            left: params.limit,
-            suspects_left: params.suspects_at_most,
-            given: vec![0; params.quotas.len()],
-        };
+        let mut wish = Wish::new(params);
         if params.quotas.is_empty() {
             self.check_worker(session, params, &Lanes::default()).await?;
         }
@@ -160,19 +164,7 @@ impl Shared {
                 let at = usize::try_from(order - 1).unwrap_or(0);
                 self.hints.note(&lanes.names[at], lanes.lanes[at], position);
             }
-            let mut faulty = Vec::new();
-            for taken in found {
-                wish.left -= 1;
-                wish.suspects_left -= usize::from(taken.task.is_suspect());
-                wish.given[taken.quota] += 1;
-                match taken.fault {
-                    None => tasks.push(taken.task),
-                    Some(fault) => faulty.push((taken.token, taken.task, fault)),
-                }
-            }
-            for (token, task, fault) in faulty {
-                self.set_aside(token, &task, fault).await?;
-            }
+            self.take_over(wish, found, tasks).await?;
             if wish.left == 0 {
                 return Ok(());
             }
@@ -210,6 +202,8 @@ impl Shared {
                     &lanes.most,
                     &lanes.hints,
                     &lanes.rows,
+                    &lanes.untils,
+                    &lanes.firsts,
                 ],
             )
             .await
@@ -226,6 +220,33 @@ impl Shared {
         let mut taken: Vec<_> = rows.iter().map(|row| read(row, lanes, &kinds)).collect();
         taken.sort_unstable_by_key(|taken| taken.order);
         Ok(taken)
+    }
+
+    /// Takes over what was claimed: what can be read goes to `tasks`.
+    async fn take_over(
+        &self,
+        wish: &mut Wish<'_>,
+        found: Vec<Taken>,
+        tasks: &mut Vec<Claimed>,
+    ) -> Result<()> {
+        let (mut faulty, mut rests) = (Vec::new(), Vec::new());
+        for taken in found {
+            wish.left -= 1;
+            wish.suspects_left -= usize::from(taken.task.is_suspect());
+            wish.given[taken.quota] += 1;
+            rests.extend(taken.rest);
+            match taken.fault {
+                None => tasks.push(taken.task),
+                Some(fault) => faulty.push((taken.token, taken.task, fault)),
+            }
+        }
+        if let Some(outbox) = &self.options.outbox {
+            outbox.hand_out(rests).await;
+        }
+        for (token, task, fault) in faulty {
+            self.set_aside(token, &task, fault).await?;
+        }
+        Ok(())
     }
 
     /// Refuses a worker that is unknown or gone; true when tasks are there that others have locked.
@@ -254,7 +275,7 @@ impl Shared {
         let Some(id) = Id::of(&task.id) else { return Ok(()) };
         let news: News = transaction!(self.pool, session => async {
             let now = self.now(session).await?;
-            let mut batch = Batch::new(now, self.options.limits.error_bytes_max);
+            let mut batch = Batch::new(now, &self.options);
             let found = row::take_held(session, &[(token, id.seq)]).await?;
             for mut row in Row::load(session, found).await? {
                 row.attempts = row.attempts.saturating_sub(1);
@@ -270,7 +291,16 @@ impl Shared {
     }
 }
 
-impl Wish<'_> {
+impl<'p> Wish<'p> {
+    fn new(params: &'p ClaimParams) -> Self {
+        Self {
+            params,
+            left: params.limit,
+            suspects_left: params.suspects_at_most,
+            given: vec![0; params.quotas.len()],
+        }
+    }
+
     /// The lanes of some quotas that may still give something. In each priority suspects go first:
     /// few are allowed, so they hold up nobody, and a steady stream of others cannot starve them.
     fn lanes(&self, quotas: &[usize]) -> Lanes {
@@ -293,6 +323,8 @@ impl Wish<'_> {
                     all.most.push(as_i64(most));
                     all.hints.push(0);
                     all.rows.push(as_i64(rows));
+                    all.untils.push(i64::MAX);
+                    all.firsts.push(None);
                 }
             }
         }
@@ -342,11 +374,22 @@ fn read(row: &SqlRow, lanes: &Lanes, kinds: &Known) -> Taken {
         created_at: Timestamp::from_millis(row.get(7)),
         claimed_at: Timestamp::from_millis(now),
     };
-    Taken { order: (order, position, id.seq), quota, token, task, fault }
+    let rest = |hi: i64| Made {
+        transaction: row.get::<_, Option<i64>>(21).unwrap_or_default(),
+        reference: Reference {
+            queue: row.get(10),
+            lane: lanes.lanes[at],
+            position,
+            lo: id.seq + 1,
+            hi,
+        },
+    };
+    let rest = row.get::<_, Option<i64>>(20).map(rest);
+    Taken { order: (order, position, id.seq), quota, token, task, fault, rest }
 }
 
 /// Quotas in groups in which no queue is named twice.
-fn segments(quotas: &[Quota]) -> Vec<Vec<usize>> {
+pub(crate) fn segments(quotas: &[Quota]) -> Vec<Vec<usize>> {
     let mut segments: Vec<Vec<usize>> = Vec::new();
     let mut met = HashSet::new();
     for (at, quota) in quotas.iter().enumerate() {

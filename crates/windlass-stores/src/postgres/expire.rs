@@ -37,7 +37,7 @@ impl Shared {
         }
         let has_more = orphans.len() > duty.limit;
         orphans.truncate(duty.limit);
-        let mut batch = Batch::new(now, self.options.limits.error_bytes_max);
+        let mut batch = Batch::new(now, &self.options);
         let mut found = row::take_held(session, &orphans).await?;
         found.sort_unstable_by_key(|found| found.seq);
         let found_count = found.len();

@@ -22,6 +22,7 @@ use super::digest::{idempotency_digest, number_of, unique_digest};
 use super::error::{is_duplicate, is_lock_timeout, key_busy, name_busy};
 use super::id::Id;
 use super::names::Known;
+use super::outbox::{self, Made};
 use super::pool::transaction;
 use super::retention::lacks_partition;
 use super::row::lane;
@@ -118,7 +119,10 @@ impl Shared {
         }
         if is_plain {
             match self.insert_plain(&session, &names, coming).await {
-                Ok(()) => {
+                Ok(made) => {
+                    if let Some(outbox) = &self.options.outbox {
+                        outbox.hand_out(made).await;
+                    }
                     coming.iter().for_each(|one| answers[one.at] = Some(Inserted::New));
                     let mut news = News::default();
                     for one in coming {
@@ -185,8 +189,9 @@ impl Shared {
         session: &Session,
         names: &Naming,
         coming: &[Coming<'_>],
-    ) -> Result<()> {
+    ) -> Result<Vec<Made>> {
         let told = self.options.told_time();
+        let together_max = self.options.ready_together_max();
         let columns = Columns::of(names, coming)?;
         let mut ranges: Vec<(i32, i16, i64, i64)> = Vec::new();
         let mut last_of: HashMap<(i32, i16), usize> = HashMap::new();
@@ -194,7 +199,7 @@ impl Shared {
             let place = (*queue, lane(one.task.priority, 0));
             let seq = one.id.seq;
             match last_of.get(&place).map(|at| &mut ranges[*at]) {
-                Some((_, _, _, hi)) if *hi + 1 == seq => *hi = seq,
+                Some((_, _, lo, hi)) if *hi + 1 == seq && seq - *lo < together_max => *hi = seq,
                 _ => {
                     last_of.insert(place, ranges.len());
                     ranges.push((place.0, place.1, seq, seq));
@@ -205,8 +210,8 @@ impl Shared {
         let lanes = column(&ranges, |range| range.1);
         let (los, his) = (column(&ranges, |range| range.2), column(&ranges, |range| range.3));
         let (extras, payloads) = (slices(&columns.extras), slices(&columns.payloads));
-        session
-            .execute(
+        let rows = session
+            .all(
                 sql::INSERT,
                 &[
                     &told,
@@ -228,7 +233,7 @@ impl Shared {
                 ],
             )
             .await?;
-        Ok(())
+        Ok(outbox::made_by(&rows))
     }
 
     /// Inserts all whose keys nobody else is busy with; answers the places of the rest.

@@ -18,6 +18,15 @@ impl Shared {
         let clock = self.now(session).await?;
         let now = clock.as_millis();
         let leader = holder.filter(|_| until > now);
+        // Who knows nothing of the brokers would leave them to themselves.
+        if self.options.outbox.is_none() && is_brokered(session).await? {
+            if leader.is_some() && bid_of(bid).is_some_and(|term| i64::try_from(term.0) == Ok(last))
+            {
+                set(session, None, 0, last).await?;
+                return Ok(following(None));
+            }
+            return Ok(following(leader.as_ref()));
+        }
         let is_current = |term: Term| leader.is_some() && i64::try_from(term.0) == Ok(last);
         match bid {
             Bid::Seek { holder, term_length } => {
@@ -43,6 +52,20 @@ impl Shared {
             }
             Bid::Renew { .. } | Bid::Resign { .. } => Ok(following(leader.as_ref())),
         }
+    }
+}
+
+/// True while others use brokers in front of this database.
+async fn is_brokered(session: &Session) -> Result<bool> {
+    let row = session.one(sql::BROKER_IN_USE, &[]).await?;
+    Ok(row.is_some_and(|row| row.get(0)))
+}
+
+/// The term that a bid names.
+fn bid_of(bid: &Bid) -> Option<Term> {
+    match bid {
+        Bid::Seek { .. } => None,
+        Bid::Renew { term, .. } | Bid::Resign { term } => Some(*term),
     }
 }
 

@@ -26,6 +26,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0004_enqueue.sql"),
     },
     Migration { name: "0005_views", sql: include_str!("../../migrations/postgres/0005_views.sql") },
+    Migration {
+        name: "0006_outbox",
+        sql: include_str!("../../migrations/postgres/0006_outbox.sql"),
+    },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.

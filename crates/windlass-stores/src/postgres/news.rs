@@ -52,8 +52,9 @@ impl Drop for Herald {
 impl Shared {
     /// Tells what a commit has brought: here at once, elsewhere in a moment.
     pub(super) fn tell(&self, news: News) {
-        let mut lines: Vec<String> =
-            news.ready.iter().map(|queue| format!("q{}", queue.as_str())).collect();
+        // A broker wakes others by itself.
+        let ready = news.ready.iter().filter(|_| self.options.is_looked_for());
+        let mut lines: Vec<String> = ready.map(|queue| format!("q{}", queue.as_str())).collect();
         lines.extend(news.ordered.iter().map(|worker| format!("w{}", worker.as_str())));
         self.wakes.tell(news);
         if lines.is_empty() || !self.options.listens {
@@ -133,8 +134,16 @@ impl Shared {
             match line.split_at_checked(1) {
                 Some(("q", queue)) => news.ready.push(QueueName::stored(queue)),
                 Some(("w", worker)) => news.ordered.push(WorkerId::new(worker)),
-                _ => return self.wakes.ring_all(),
+                _ => {
+                    self.options.outbox.iter().for_each(|outbox| outbox.heard());
+                    return self.wakes.ring_all();
+                }
             }
+        }
+        if let Some(outbox) = &self.options.outbox
+            && !news.ready.is_empty()
+        {
+            outbox.heard();
         }
         self.wakes.tell(news);
     }

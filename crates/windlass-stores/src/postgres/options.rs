@@ -10,6 +10,7 @@ use windlass_core::config::Config;
 use windlass_core::limits::Limits;
 
 use super::generation::GenerationRules;
+use super::outbox::{Outbox, REFERRED_TOGETHER};
 
 /// Where the server is, and how it is treated.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub struct PostgresOptions {
     pub(super) limits: Limits,
     pub(super) ids_at_once_max: i64,
     pub(super) generation_rules: GenerationRules,
+    /// Where references to pending tasks go; nowhere without a broker.
+    pub(super) outbox: Option<Arc<Outbox>>,
 }
 
 /// What stands between a store and its server.
@@ -65,6 +68,7 @@ impl PostgresOptions {
             limits: Config::default().limits,
             ids_at_once_max: 10_000,
             generation_rules: GenerationRules::default(),
+            outbox: None,
         }
     }
 
@@ -146,6 +150,16 @@ impl PostgresOptions {
     #[must_use]
     pub fn generations(self, rules: GenerationRules) -> Self {
         Self { generation_rules: rules, ..self }
+    }
+
+    /// How many tasks a row of `ready` may hold.
+    pub(super) fn ready_together_max(&self) -> i64 {
+        if self.outbox.is_some() { REFERRED_TOGETHER } else { i64::MAX }
+    }
+
+    /// True while work is found in the database and nowhere else.
+    pub(super) fn is_looked_for(&self) -> bool {
+        self.outbox.as_ref().is_none_or(|outbox| !outbox.carries_all())
     }
 
     /// The time that statements are told, if it is not the server's.

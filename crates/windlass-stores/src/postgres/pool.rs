@@ -14,7 +14,9 @@ use windlass_core::{Error, ErrorKind, Result};
 
 use super::error::is_worth_repeating;
 use super::options::PostgresOptions;
+use super::outbox;
 use super::session::{Purpose, Session};
+use super::sql;
 
 /// Most transactions and reads at once.
 const TRANSACTIONS_MAX: usize = 8;
@@ -152,7 +154,16 @@ impl Held<'_> {
     /// Commits, or rolls back after an error, and gives the connection back.
     pub(super) async fn end<T>(self, answer: Result<T>) -> Result<T> {
         let answer = match answer {
-            Ok(answer) => self.session.control("COMMIT").await.map(|()| answer),
+            Ok(answer) => {
+                return match &self.pool.options.outbox {
+                    None => self.commit().await.map(|()| answer),
+                    Some(outbox) => {
+                        let made = self.commit_and_tell().await?;
+                        outbox.hand_out(made).await;
+                        Ok(answer)
+                    }
+                };
+            }
             Err(error) => {
                 if let Err(cause) = self.session.control("ROLLBACK").await {
                     tracing::debug!(error = cause.chain(), "a rollback failed");
@@ -163,6 +174,25 @@ impl Held<'_> {
         };
         self.back();
         answer
+    }
+
+    async fn commit(self) -> Result<()> {
+        let committed = self.session.control("COMMIT").await;
+        self.back();
+        committed
+    }
+
+    /// Commits; answers which rows of `ready` the transaction has made.
+    async fn commit_and_tell(self) -> Result<Vec<outbox::Made>> {
+        // Prepared, so that it is sent before the commit, and both at once.
+        self.session.prepare(sql::OUTBOX_MINE).await?;
+        let (made, committed) = tokio::join!(
+            biased;
+            outbox::made_in(&self.session),
+            self.session.control("COMMIT"),
+        );
+        self.back();
+        committed.map(|()| made)?
     }
 }
 
@@ -203,7 +233,7 @@ macro_rules! transaction {
 pub(super) use transaction;
 
 /// Runs work to its end, whatever becomes of the caller.
-pub(super) async fn to_the_end<T: Send + 'static>(
+pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     tokio::spawn(work).await.unwrap_or_else(|cause| {

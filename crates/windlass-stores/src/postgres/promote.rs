@@ -6,7 +6,7 @@ use windlass_core::{QueueName, Result, Timestamp};
 use super::Shared;
 use super::lead::check_term;
 use super::pool::transaction;
-use super::session::Session;
+use super::session::{Session, Values};
 use super::sql;
 use crate::wakes::News;
 
@@ -22,7 +22,9 @@ impl Shared {
         check_term(session, duty.term).await?;
         let now = self.now(session).await?;
         let limit = i64::try_from(duty.limit).unwrap_or(i64::MAX);
-        let rows = session.all(sql::PROMOTE, &[&now.as_millis(), &limit]).await?;
+        let together_max = self.options.ready_together_max();
+        let values: Values<'_> = &[&now.as_millis(), &limit, &together_max];
+        let rows = session.all(sql::PROMOTE, values).await?;
         let done: i64 = rows.iter().map(|row| row.get::<_, i64>(1)).sum();
         let ready = rows.iter().map(|row| QueueName::stored(row.get(0))).collect();
         let next_due = next_due(session, sql::PROMOTE_NEXT).await?;

@@ -91,6 +91,18 @@ impl Shared {
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
         let mut report = transaction!(self.pool, session => self.tend_keys(session, duty))?;
         report.has_more |= self.tend_generations(duty).await?;
+        if self.options.outbox.is_none() {
+            let held = self.pool.get().await?;
+            let dropped = held.session.all(sql::BROKER_DROP, &[]).await;
+            held.back();
+            if let Err(error) = dropped {
+                // Someone holds the table; there will be another time.
+                tracing::debug!(
+                    error = error.chain(),
+                    "an outbox that nobody uses was not dropped"
+                );
+            }
+        }
         self.fold_now_and_then().await;
         Ok(report)
     }

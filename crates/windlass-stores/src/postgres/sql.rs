@@ -19,6 +19,11 @@ statements! {
     ATTACH = "attach";
     AUDIT_NUMBER = "audit_number";
     BEAT = "beat";
+    BROKER_DROP = "broker_drop";
+    BROKER_GENERATION = "broker_generation";
+    BROKER_IN_USE = "broker_in_use";
+    BROKER_SET = "broker_set";
+    BROKER_USE = "broker_use";
     CANCEL_REQUEST = "cancel_request";
     CLAIM = "claim";
     CLOCK = "clock";
@@ -83,6 +88,10 @@ statements! {
     NOTIFY = "notify";
     ORDER_QUEUE = "order_queue";
     ORDER_WORKER = "order_worker";
+    OUTBOX_DROP = "outbox_drop";
+    OUTBOX_FORGET = "outbox_forget";
+    OUTBOX_LEFT = "outbox_left";
+    OUTBOX_MINE = "outbox_mine";
     PING = "ping";
     PROCESS = "process";
     PROGRESS = "progress";
@@ -101,6 +110,10 @@ statements! {
     QUEUE_MAKE = "queue_make";
     QUEUE_NAMES = "queue_names";
     QUEUES = "queues";
+    QUEUES_PAUSED = "queues_paused";
+    READY_COUNTS = "ready_counts";
+    READY_STRETCH = "ready_stretch";
+    READY_THERE = "ready_there";
     RESERVE = "reserve";
     REWRITE = "rewrite";
     REWRITE_BEGIN = "rewrite_begin";
@@ -132,6 +145,7 @@ statements! {
     WITHIN_COMPLETE = "within_complete";
     WITHIN_SUBMIT = "within_submit";
     WORKERS = "workers";
+    WORKERS_GONE = "workers_gone";
 }
 
 #[cfg(test)]

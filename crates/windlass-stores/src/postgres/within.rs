@@ -189,7 +189,7 @@ impl Shared {
     }
 
     /// Tells this schema from any other.
-    async fn identity(&self) -> Result<String> {
+    pub(super) async fn identity(&self) -> Result<String> {
         if let Some(known) = self.identity.lock().clone() {
             return Ok(known);
         }

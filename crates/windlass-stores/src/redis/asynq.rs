@@ -12,6 +12,7 @@ mod beat;
 mod change;
 mod claim;
 mod expire;
+mod foreign;
 mod insert;
 mod inspect;
 pub mod keys;

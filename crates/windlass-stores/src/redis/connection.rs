@@ -28,7 +28,7 @@ const READ_CLOCK: &str = "read the clock";
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// A connection that is made when it is first needed, and made anew when it broke.
-pub(super) struct Link {
+pub(crate) struct Link {
     options: Arc<RedisOptions>,
     made: Mutex<Option<Made>>,
     /// One connects, the others wait for it.
@@ -44,7 +44,7 @@ struct Made {
 }
 
 /// One connection, as long as it lasts: what is sent over it never reaches a later run of the server.
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     link: &'a Link,
     made: Made,
 }
@@ -67,22 +67,22 @@ impl Wire {
 }
 
 impl Link {
-    pub(super) fn new(options: Arc<RedisOptions>) -> Self {
+    pub(crate) fn new(options: Arc<RedisOptions>) -> Self {
         Self { options, made: Mutex::new(None), connecting: tokio::sync::Mutex::new(0) }
     }
 
     /// Calls a script.
-    pub(super) async fn call(&self, call: Call) -> Result<Value> {
+    pub(crate) async fn call(&self, call: Call) -> Result<Value> {
         self.line().await?.call(call).await
     }
 
     /// Sends a plain command.
-    pub(super) async fn command(&self, operation: &str, command: &Cmd) -> Result<Value> {
+    pub(crate) async fn command(&self, operation: &str, command: &Cmd) -> Result<Value> {
         self.line().await?.send(operation, command, None).await
     }
 
     /// What time it is by the server's clock, or the one that a test has set.
-    pub(super) async fn now(&self) -> Result<Timestamp> {
+    pub(crate) async fn now(&self) -> Result<Timestamp> {
         if let Some(clock) = &self.options.clock {
             return Ok(clock.now());
         }
@@ -90,7 +90,7 @@ impl Link {
     }
 
     /// The connection that there is, or a new one.
-    pub(super) async fn line(&self) -> Result<Line<'_>> {
+    pub(crate) async fn line(&self) -> Result<Line<'_>> {
         if let Some(made) = self.made.lock().clone() {
             return Ok(Line { link: self, made });
         }
@@ -101,7 +101,7 @@ impl Link {
         *count += 1;
         let mut wire = connect(&self.options, self.options.answer_max)
             .await
-            .map_err(|cause| classify("connect to a server", cause))?;
+            .map_err(|cause| classify(&self.options.connecting(), cause))?;
         let since = match (&self.options.clock, &wire) {
             (_, Wire::Cluster(_)) => None,
             (Some(clock), Wire::Single(_)) => Some(clock.now()),
@@ -126,12 +126,12 @@ impl Link {
 impl Line<'_> {
     /// Whether the server is the same as at that time: it was not restarted since. Nobody can tell on a
     /// Cluster, whose driver connects to nodes anew unseen.
-    pub(super) fn lasts_since(&self, time: Timestamp) -> bool {
+    pub(crate) fn lasts_since(&self, time: Timestamp) -> bool {
         self.made.since.is_some_and(|since| since <= time)
     }
 
     /// Calls a script.
-    pub(super) async fn call(&mut self, call: Call) -> Result<Value> {
+    pub(crate) async fn call(&mut self, call: Call) -> Result<Value> {
         let Call { script, command } = call;
         self.send(script.name, &command, Some(script)).await
     }
@@ -224,22 +224,22 @@ fn settings() -> TcpSettings {
 }
 
 /// A connection for one that waits at the server: nobody else is held up by it.
-pub(super) struct Blocking(Wire);
+pub(crate) struct Blocking(Wire);
 
 impl Blocking {
     /// Connects; an answer may take as long as the caller says.
-    pub(super) async fn connect(options: &RedisOptions, answer_max: Duration) -> Result<Self> {
+    pub(crate) async fn connect(options: &RedisOptions, answer_max: Duration) -> Result<Self> {
         let wire = connect(options, answer_max).await;
-        wire.map(Self).map_err(|cause| classify("connect to wait", cause))
+        wire.map(Self).map_err(|cause| classify(&options.connecting(), cause))
     }
 
-    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+    pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         self.0.send(command).await
     }
 }
 
 /// A client to hear what is published: any node of a Cluster tells all of it.
-pub(super) fn subscriber(options: &RedisOptions) -> RedisResult<Client> {
+pub(crate) fn subscriber(options: &RedisOptions) -> RedisResult<Client> {
     let server = match &options.servers {
         Servers::Single(server) => Some((**server).clone()),
         Servers::Cluster(nodes) => fastrand::choice(nodes).cloned(),

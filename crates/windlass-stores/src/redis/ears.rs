@@ -14,21 +14,42 @@ use redis::{Cmd, Value};
 use tokio::task::AbortHandle;
 use windlass_core::QueueName;
 
-use super::connection::Blocking;
-use super::waiting::Waiting;
-use crate::wakes::News;
+use super::connection::{Blocking, Link};
+use super::options::RedisOptions;
+use crate::wakes::{News, Wakes};
 
 /// Longest that one wait at the server may last.
-pub(super) const BLOCK_MAX: Duration = Duration::from_secs(5);
+pub(crate) const BLOCK_MAX: Duration = Duration::from_secs(5);
 /// How much longer its answer may take before the connection counts as dead.
 const GRACE: Duration = Duration::from_secs(3);
 /// Time between two tries to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// Someone for whom bells ring.
+pub(crate) trait Listening: Send + Sync + Sized + 'static {
+    fn this(&self) -> Weak<Self>;
+    fn ears(&self) -> &Ears;
+    fn server(&self) -> &Arc<RedisOptions>;
+    fn link(&self) -> &Link;
+    fn wakes(&self) -> &Wakes;
+
+    /// The lists that ring for a queue.
+    fn bells(&self, queue: &QueueName) -> Vec<String>;
+
+    /// What the keys begin with by which listeners for a queue are had to look up.
+    fn poke_stem(&self, queue: &QueueName) -> String;
+
+    /// How long the next wait at the bells lasts, after so many in a row in which nothing happened.
+    fn block(silences: u32) -> Duration;
+
+    /// Which of these queues may have work although no bell has rung.
+    fn look_for_work(&self, queues: Vec<QueueName>) -> impl Future<Output = Vec<QueueName>> + Send;
+}
+
 /// Who listens, and for what.
 #[derive(Default)]
-pub(super) struct Ears {
+pub(crate) struct Ears {
     /// One for all queues; on a Cluster one for each.
     listening: Mutex<BTreeMap<String, Ear>>,
 }
@@ -48,8 +69,8 @@ impl Drop for Ears {
 }
 
 /// Has these queues listened for.
-pub(super) fn listen<T: Waiting>(layout: &T, queues: &[QueueName]) {
-    let is_cluster = layout.fleet().common.options.is_cluster();
+pub(crate) fn listen<T: Listening>(layout: &T, queues: &[QueueName]) {
+    let is_cluster = layout.server().is_cluster();
     let mut listening = layout.ears().listening.lock();
     for queue in queues {
         let group = if is_cluster { queue.as_str() } else { "" };
@@ -74,7 +95,7 @@ pub(super) fn listen<T: Waiting>(layout: &T, queues: &[QueueName]) {
 }
 
 /// Has a listener look up from its wait: it is to listen for more.
-fn poke<T: Waiting>(layout: &T, key: String) {
+fn poke<T: Listening>(layout: &T, key: String) {
     let Some(layout) = layout.this().upgrade() else { return };
     tokio::spawn(async move {
         let mut push = redis::cmd("LPUSH");
@@ -83,7 +104,7 @@ fn poke<T: Waiting>(layout: &T, key: String) {
         expire.arg(&key).arg(u64::try_from(BLOCK_MAX.as_millis()).unwrap_or(5_000));
         // If it fails, the listener looks up by itself.
         for command in [push, expire] {
-            if let Err(error) = layout.fleet().link.command("poke a listener", &command).await {
+            if let Err(error) = layout.link().command("poke a listener", &command).await {
                 tracing::debug!(error = error.chain(), "a listener was not poked");
             }
         }
@@ -91,7 +112,11 @@ fn poke<T: Waiting>(layout: &T, key: String) {
 }
 
 /// Listens until nobody here waits any more, or the store is gone.
-async fn hear<T: Waiting>(layout: Weak<T>, wanted: Arc<Mutex<BTreeSet<QueueName>>>, poke: String) {
+async fn hear<T: Listening>(
+    layout: Weak<T>,
+    wanted: Arc<Mutex<BTreeSet<QueueName>>>,
+    poke: String,
+) {
     let mut pause = PAUSE_MIN;
     let mut connection: Option<Blocking> = None;
     let mut silences = 0;
@@ -99,7 +124,7 @@ async fn hear<T: Waiting>(layout: Weak<T>, wanted: Arc<Mutex<BTreeSet<QueueName>
     let mut seen: BTreeSet<QueueName> = BTreeSet::new();
     loop {
         let Some(store) = layout.upgrade() else { return };
-        let options = Arc::clone(&store.fleet().common.options);
+        let options = Arc::clone(store.server());
         let mut blocking = match connection.take() {
             Some(connection) => connection,
             None => {
@@ -132,7 +157,7 @@ async fn hear<T: Waiting>(layout: Weak<T>, wanted: Arc<Mutex<BTreeSet<QueueName>
                 let Some(store) = layout.upgrade() else { return };
                 let queues = {
                     let mut wanted = wanted.lock();
-                    if !store.fleet().common.wakes.is_awaited() {
+                    if !store.wakes().is_awaited() {
                         wanted.clear();
                         return;
                     }
@@ -142,7 +167,7 @@ async fn hear<T: Waiting>(layout: Weak<T>, wanted: Arc<Mutex<BTreeSet<QueueName>
                 let is_news = ready.iter().any(|queue| !seen.contains(queue));
                 silences = if is_news { 0 } else { silences + 1 };
                 seen = ready.iter().cloned().collect();
-                store.fleet().common.wakes.tell(News { ready, ..News::default() });
+                store.wakes().tell(News { ready, ..News::default() });
                 connection = Some(blocking);
             }
             Ok(Ok(value)) => {
@@ -151,10 +176,10 @@ async fn hear<T: Waiting>(layout: Weak<T>, wanted: Arc<Mutex<BTreeSet<QueueName>
                 let is_own = bell.as_deref() == Some(poke.as_str());
                 silences = 0;
                 match bell {
-                    Some(bell) if !is_own && !store.fleet().common.wakes.is_awaited() => {
+                    Some(bell) if !is_own && !store.wakes().is_awaited() => {
                         let mut push = redis::cmd("LPUSH");
                         push.arg(&bell).arg(1);
-                        let back = store.fleet().link.command("put a bell back", &push).await;
+                        let back = store.link().command("put a bell back", &push).await;
                         if let Err(error) = back {
                             tracing::debug!(
                                 error = error.chain(),
@@ -171,7 +196,7 @@ async fn hear<T: Waiting>(layout: Weak<T>, wanted: Arc<Mutex<BTreeSet<QueueName>
                             bell.as_ref().is_none_or(|bell| store.bells(queue).contains(bell))
                         });
                         let ready = rung.collect();
-                        store.fleet().common.wakes.tell(News { ready, ..News::default() });
+                        store.wakes().tell(News { ready, ..News::default() });
                     }
                 }
                 connection = Some(blocking);
@@ -187,14 +212,14 @@ async fn hear<T: Waiting>(layout: Weak<T>, wanted: Arc<Mutex<BTreeSet<QueueName>
 }
 
 /// Tells all that wait here to look.
-fn ring<T: Waiting>(layout: &Weak<T>, wanted: &Mutex<BTreeSet<QueueName>>) {
+fn ring<T: Listening>(layout: &Weak<T>, wanted: &Mutex<BTreeSet<QueueName>>) {
     if let Some(store) = layout.upgrade() {
         let ready = wanted.lock().iter().cloned().collect();
-        store.fleet().common.wakes.tell(News { ready, ..News::default() });
+        store.wakes().tell(News { ready, ..News::default() });
     }
 }
 
-fn block_on<T: Waiting>(
+fn block_on<T: Listening>(
     layout: &T,
     wanted: &BTreeSet<QueueName>,
     poke: &str,

@@ -14,7 +14,7 @@ use super::connection::subscriber;
 use super::waiting::Waiting;
 
 /// How long the scripts of a queue are asked to tell of ends; asked again in good time.
-const WATCH: Duration = Duration::from_secs(15);
+pub(super) const WATCH: Duration = Duration::from_secs(15);
 /// How long a silence lasts before the server is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(10);
 /// Time between two tries to connect.

@@ -121,24 +121,37 @@ impl RedisOptions {
     }
 
     /// What keys begin with, unless it was said.
-    pub(super) fn prefix_unless_set(mut self, prefix: &str) -> Self {
+    pub(crate) fn prefix_unless_set(mut self, prefix: &str) -> Self {
         self.prefix.get_or_insert_with(|| prefix.to_owned());
         self
     }
 
     /// What keys begin with.
-    pub(super) fn key_prefix(&self) -> &str {
+    pub(crate) fn key_prefix(&self) -> &str {
         self.prefix.as_deref().unwrap_or_default()
     }
 
+    /// The servers, without names and passwords.
+    fn addresses(&self) -> Vec<String> {
+        match &self.servers {
+            Servers::Single(server) => vec![server.addr().to_string()],
+            Servers::Cluster(nodes) => nodes.iter().map(|node| node.addr().to_string()).collect(),
+        }
+    }
+
+    /// What is being done while a connection is made, for an error.
+    pub(super) fn connecting(&self) -> String {
+        format!("connect to {}", self.addresses().join(", "))
+    }
+
     /// True when the keys of different queues may lie on different servers.
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
     }
 }
 
 /// Whole milliseconds, cut to what can be written everywhere.
-pub(super) fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     let most = Timestamp::MAX.as_millis();
     duration::as_millis_ceil(time).min(most).unsigned_abs()
 }
@@ -146,12 +159,8 @@ pub(super) fn millis(time: Duration) -> u64 {
 impl fmt::Debug for RedisOptions {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let addresses: Vec<_> = match &self.servers {
-            Servers::Single(server) => vec![server.addr().to_string()],
-            Servers::Cluster(nodes) => nodes.iter().map(|node| node.addr().to_string()).collect(),
-        };
         f.debug_struct("RedisOptions")
-            .field("servers", &addresses)
+            .field("servers", &self.addresses())
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }

@@ -6,22 +6,22 @@ use windlass_core::{Result, Timestamp};
 use crate::redis::error::strange;
 
 /// An answer, taken apart step by step; every wrong step names the script.
-pub(super) struct Reply {
+pub(crate) struct Reply {
     operation: &'static str,
     value: Value,
 }
 
 impl Reply {
-    pub(super) fn new(operation: &'static str, value: Value) -> Self {
+    pub(crate) fn new(operation: &'static str, value: Value) -> Self {
         Self { operation, value }
     }
 
     /// True for the 0 by which duties refuse a stale term.
-    pub(super) fn is_zero(&self) -> bool {
+    pub(crate) fn is_zero(&self) -> bool {
         matches!(self.value, Value::Int(0))
     }
 
-    pub(super) fn list(self) -> Result<std::vec::IntoIter<Self>> {
+    pub(crate) fn list(self) -> Result<std::vec::IntoIter<Self>> {
         let operation = self.operation;
         let wrap = move |value| Self { operation, value };
         match self.value {
@@ -33,7 +33,7 @@ impl Reply {
         }
     }
 
-    pub(super) fn bytes(self) -> Result<Vec<u8>> {
+    pub(crate) fn bytes(self) -> Result<Vec<u8>> {
         match self.value {
             Value::BulkString(bytes) => Ok(bytes),
             Value::SimpleString(text) => Ok(text.into_bytes()),
@@ -43,18 +43,18 @@ impl Reply {
     }
 
     /// Bytes, or nothing where there are none.
-    pub(super) fn bytes_if_any(self) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn bytes_if_any(self) -> Result<Option<Vec<u8>>> {
         match self.value {
             Value::Nil => Ok(None),
             _ => self.bytes().map(Some),
         }
     }
 
-    pub(super) fn text(self) -> Result<String> {
+    pub(crate) fn text(self) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
 
-    pub(super) fn number(self) -> Result<i64> {
+    pub(crate) fn number(self) -> Result<i64> {
         match self.value {
             Value::Int(number) => Ok(number),
             _ => {
@@ -67,12 +67,12 @@ impl Reply {
         }
     }
 
-    pub(super) fn time(self) -> Result<Timestamp> {
+    pub(crate) fn time(self) -> Result<Timestamp> {
         Ok(Timestamp::from_millis(self.number()?))
     }
 
     /// A time, or nothing where the answer is empty.
-    pub(super) fn time_if_any(self) -> Result<Option<Timestamp>> {
+    pub(crate) fn time_if_any(self) -> Result<Option<Timestamp>> {
         match &self.value {
             Value::BulkString(bytes) if bytes.is_empty() => Ok(None),
             Value::Nil => Ok(None),
@@ -81,7 +81,7 @@ impl Reply {
     }
 
     /// What it is: a number, bytes, or a list.
-    pub(super) fn sort(self) -> Result<Sort> {
+    pub(crate) fn sort(self) -> Result<Sort> {
         let operation = self.operation;
         match self.value {
             Value::Int(number) => Ok(Sort::Number(number)),
@@ -93,13 +93,13 @@ impl Reply {
 }
 
 /// What an answer can be.
-pub(super) enum Sort {
+pub(crate) enum Sort {
     Number(i64),
     Bytes(Vec<u8>),
     List(std::vec::IntoIter<Reply>),
 }
 
 /// The next part of a list, which must be there.
-pub(super) fn next(list: &mut std::vec::IntoIter<Reply>, operation: &str) -> Result<Reply> {
+pub(crate) fn next(list: &mut std::vec::IntoIter<Reply>, operation: &str) -> Result<Reply> {
     list.next().ok_or_else(|| strange(operation))
 }

@@ -4,15 +4,15 @@
 use redis::{Arg, Cmd, ToRedisArgs};
 
 /// One script.
-pub(super) struct Script {
+pub(crate) struct Script {
     /// Named after what it does.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     text: String,
     digest: String,
 }
 
 impl Script {
-    pub(super) fn new(name: &'static str, parts: &[&str]) -> Self {
+    pub(crate) fn new(name: &'static str, parts: &[&str]) -> Self {
         let text = parts.join("\n");
         let digest = redis::Script::new(&text).get_hash().to_owned();
         Self { name, text, digest }
@@ -20,7 +20,7 @@ impl Script {
 
     /// A call with the text instead of its digest: it needs nothing to be known beforehand, and makes
     /// the server know it.
-    pub(super) fn in_full(&self, call: &Cmd) -> Cmd {
+    pub(crate) fn in_full(&self, call: &Cmd) -> Cmd {
         let mut command = redis::cmd("EVAL");
         command.arg(&self.text);
         for arg in call.args_iter().skip(2) {
@@ -32,7 +32,7 @@ impl Script {
     }
 
     /// Begins a call on these keys.
-    pub(super) fn on(&'static self, keys: &[impl AsRef<[u8]>]) -> Call {
+    pub(crate) fn on(&'static self, keys: &[impl AsRef<[u8]>]) -> Call {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.digest).arg(keys.len());
         for key in keys {
@@ -43,20 +43,20 @@ impl Script {
 }
 
 /// A call of a script as it comes together.
-pub(super) struct Call {
-    pub(super) script: &'static Script,
-    pub(super) command: Cmd,
+pub(crate) struct Call {
+    pub(crate) script: &'static Script,
+    pub(crate) command: Cmd,
 }
 
 impl Call {
     /// Adds an argument.
-    pub(super) fn arg(mut self, value: impl ToRedisArgs) -> Self {
+    pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
         self.command.arg(value);
         self
     }
 
     /// Adds an argument to a call that is held elsewhere.
-    pub(super) fn add(&mut self, value: impl ToRedisArgs) {
+    pub(crate) fn add(&mut self, value: impl ToRedisArgs) {
         self.command.arg(value);
     }
 }

@@ -17,7 +17,8 @@ impl RedisOptions {
     pub fn of_url(url: &str) -> Result<Self> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let (scheme, rest) = place.split_once("://").unwrap_or_default();
-        // Which layout is meant is for the caller to see.
+        // Which layout is meant is for the caller to see; but asynq's has its names.
+        let is_asynq = scheme.contains("+asynq");
         let scheme = scheme.replacen("+asynq", "", 1);
         let mut options = match scheme.as_str() {
             "redis" | "rediss" => Self::at(server(&format!("{scheme}://{rest}"))?),
@@ -34,6 +35,10 @@ impl RedisOptions {
             let (name, value) = pair.split_once('=').ok_or_else(|| {
                 Error::invalid(format!("parameter {pair:?} of a redis URL needs a value"))
             })?;
+            if is_asynq && name == "prefix" {
+                let text = "prefix: the keys of asynq have fixed names; leave it out of the URL";
+                return Err(Error::invalid(text));
+            }
             options = options.set(name, value)?;
         }
         Ok(options)
@@ -94,6 +99,8 @@ mod tests {
             ("redis://u:secret@h:port/1", "redis://USER:PASSWORD@HOST"),
             ("redis://u:secret@h/one", "redis://USER:PASSWORD@HOST"),
             ("redis:h", "redis://HOST"),
+            ("redis+asynq://u:secret@h?prefix=other", "fixed names"),
+            ("rediss+asynq+cluster://u:secret@a:1,b:2?prefix=other", "fixed names"),
         ] {
             let error = RedisOptions::of_url(url).unwrap_err();
             assert!(error.to_string().contains(word), "{url}: {error}");

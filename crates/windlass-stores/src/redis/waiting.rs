@@ -1,12 +1,11 @@
 //! Waiting for work, orders and ends of tasks: what both layouts have in common.
 
-use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use windlass_core::store::{WaitParams, Wake};
-use windlass_core::{QueueName, Result, TaskId};
+use windlass_core::{Result, TaskId};
 
-use super::ears::{self, Ears};
+use super::ears::{self, Listening};
 use super::fleet::Fleet;
 use super::news::{self, Herald};
 
@@ -21,26 +20,12 @@ pub(super) struct Channels {
 }
 
 /// A layout, as far as waiting goes.
-pub(super) trait Waiting: Send + Sync + Sized + 'static {
+pub(super) trait Waiting: Listening {
     /// How often a wait for the end of tasks looks by itself while others are heard.
     const LOOK_EVERY_HEARING: Duration;
 
-    fn this(&self) -> Weak<Self>;
     fn fleet(&self) -> &Fleet;
-    fn ears(&self) -> &Ears;
     fn herald(&self) -> &Herald;
-
-    /// The lists that ring for a queue.
-    fn bells(&self, queue: &QueueName) -> Vec<String>;
-
-    /// What the keys begin with by which listeners for a queue are had to look up.
-    fn poke_stem(&self, queue: &QueueName) -> String;
-
-    /// How long the next wait at the bells lasts, after so many in a row in which nothing happened.
-    fn block(silences: u32) -> Duration;
-
-    /// Which of these queues may have work although no bell has rung.
-    fn look_for_work(&self, queues: Vec<QueueName>) -> impl Future<Output = Vec<QueueName>> + Send;
 
     /// What others tell, and where.
     fn channels(&self) -> Channels;

@@ -154,6 +154,29 @@ async fn a_worker_of_windlass_is_listed_with_what_it_runs() {
 }
 
 #[tokio::test]
+async fn a_server_of_go_is_shown_among_the_workers() {
+    let ground = Ground::fresh().await;
+    let scene = ground.scene().await;
+    let own = scene.worker().await;
+    let queues = [("low", 1), ("critical", 6)];
+    let server = GoServer::start(ground.peer.clone(), ("machine", 7, "go-1"), &queues);
+    ground.peer.enqueue(&GoTask::new("kind", "").queue("low")).await.unwrap();
+    server.dequeue(&["low"]).await.unwrap();
+    server.beat().await;
+    let workers = scene.store.workers().await.unwrap();
+    let ids: Vec<_> = workers.iter().map(|worker| worker.id.as_str()).collect();
+    assert_eq!(ids, [own.as_str(), "go-1"], "ours is not told twice");
+    let card = &workers[1].card;
+    assert_eq!((card.host.as_str(), card.pid, card.name.as_str()), ("machine", 7, "asynq"));
+    let served: Vec<_> = card.queues.iter().map(QueueName::as_str).collect();
+    assert_eq!((served, &card.weights[..]), (vec!["critical", "low"], &[6, 1][..]));
+    assert_eq!((card.slots, card.slots_used, workers[1].is_gone), (4, 1, false));
+    ground.advance(Duration::from_secs(11));
+    let left = scene.store.workers().await.unwrap();
+    assert_eq!(left.len(), 1, "it has said nothing for two of its beats");
+}
+
+#[tokio::test]
 async fn a_cancel_by_go_reaches_the_worker_that_runs_the_task() {
     let ground = Ground::alone().await;
     let scene = ground.scene().await;

@@ -8,6 +8,7 @@ mod alike;
 mod both_ways;
 mod golden;
 mod ground;
+mod grouped;
 mod inspected;
 mod mixed;
 mod orphans;

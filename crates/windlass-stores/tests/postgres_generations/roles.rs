@@ -14,7 +14,8 @@ use windlass_testkit::draft::{RETENTION, draft, queue, until_finished};
 use windlass_testkit::scene::{HOUR, SECOND, Scene};
 use windlass_testkit::{PostgresServer, Subject};
 
-use crate::subject::{PostgresSubject, connect, options_at};
+use crate::schema::{connect, options_at};
+use crate::subject::PostgresSubject;
 
 /// The documented grants, for another schema and role.
 fn grants(schema: &str, role: &str) -> String {
@@ -48,7 +49,7 @@ struct Restricted {
 #[async_trait]
 impl Subject for Restricted {
     async fn fresh() -> Self {
-        let schema = PostgresSubject::fresh().await.schema;
+        let schema = PostgresSubject::fresh().await.place.schema;
         let role = format!("app_{schema}");
         let owner = connect(&schema).await;
         owner.batch_execute(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
@@ -151,7 +152,7 @@ async fn refusal(schema: &str, role: &str, creates: bool) -> Error {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_hears_which_right_it_lacks_and_who_may_make_the_schema() {
-    let schema = PostgresSubject::fresh().await.schema;
+    let schema = PostgresSubject::fresh().await.place.schema;
     let (owner, role) = (connect(&schema).await, format!("poor_{schema}"));
     owner.batch_execute(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
     let hears = async |schema: &str, words: &str| {

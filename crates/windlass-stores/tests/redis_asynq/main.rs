@@ -6,6 +6,7 @@
 
 mod active;
 mod fields;
+mod keeping;
 mod mending;
 mod others;
 mod presence;

@@ -8,7 +8,7 @@ use windlass_core::{ManualClock, Store, TaskId};
 use windlass_stores::redis::RedisOptions;
 use windlass_stores::redis::asynq::AsynqStore;
 use windlass_stores::redis::asynq::message::TaskMessage;
-use windlass_stores::redis::driver::aio::MultiplexedConnection;
+use windlass_stores::redis::driver::aio::{Monitor, MultiplexedConnection};
 use windlass_stores::redis::driver::{Client, FromRedisValue, cmd};
 use windlass_testkit::scene::Scene;
 use windlass_testkit::{RedisServer, Subject};
@@ -66,6 +66,12 @@ impl Stage {
         let client = Client::open(RedisServer::shared().url("").replace("?prefix=", "")).unwrap();
         let connection = client.get_multiplexed_async_connection().await.unwrap();
         Self { scene: Scene::on(Arc::new(subject)), connection, prefix }
+    }
+
+    /// Hears every command that the server is sent, from now on.
+    pub(crate) async fn monitor(&self) -> Monitor {
+        let client = Client::open(RedisServer::shared().url("").replace("?prefix=", "")).unwrap();
+        client.get_async_monitor().await.unwrap()
     }
 
     /// A key of queue `main`.

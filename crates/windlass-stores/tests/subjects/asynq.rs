@@ -35,7 +35,7 @@ impl OnRedis {
     async fn fresh(url: impl FnOnce(&str) -> String, ports: Vec<u16>) -> Self {
         let clock = Arc::new(ManualClock::default());
         let prefix = RedisServer::new_prefix();
-        let url = url(&prefix).replacen("redis", "redis+asynq", 1);
+        let url = url(&prefix);
         let store = open(&url, &clock).await;
         Self { clock, store, url, prefix, ports }
     }

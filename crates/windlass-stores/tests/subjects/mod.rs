@@ -4,17 +4,27 @@
 
 #[cfg(feature = "redis")]
 mod asynq;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid_pair;
 #[cfg(feature = "postgres")]
 mod pgbouncer;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "postgres")]
+mod schema;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 #[cfg(feature = "redis")]
 pub(crate) use asynq::{AsynqClusterSubject, AsynqSubject};
+#[cfg(all(feature = "postgres", feature = "redis"))]
+pub(crate) use hybrid::HybridSubject;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+pub(crate) use hybrid_pair::HybridPairSubject;
 #[cfg(feature = "postgres")]
 pub(crate) use pgbouncer::PgBouncerSubject;
 #[cfg(feature = "postgres")]

@@ -57,7 +57,10 @@ pub async fn a_task_survives_just_its_max_crashes(s: Scene) {
             let state = if crash > max_crashes { State::DeadLetter } else { State::Pending };
             check(&s, &id, state, 0, crash).await;
         }
-        assert!(s.record(&id).await.finished_at.is_some(), "dead is an end");
+        let record = s.record(&id).await;
+        assert!(record.finished_at.is_some(), "dead is an end");
+        let error = record.history.last_error().unwrap_or_default();
+        assert!(error.contains("lost too often"), "its owner is told why: {error:?}");
     }
 }
 

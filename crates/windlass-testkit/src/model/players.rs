@@ -192,7 +192,7 @@ pub(super) async fn operate(store: Arc<dyn Store>, model: Arc<Model>) {
             Changed::Requested => {
                 model.change(&id, |known| known.is_cancel_requested = true);
             }
-            Changed::Conflict(_) | Changed::NotFound => {
+            Changed::Conflict(_) | Changed::HeldElsewhere(_) | Changed::NotFound => {
                 model.change(&id, |known| {
                     known.is_deleted = was_deleted.unwrap_or(true);
                     let is_refused = u32::from(action == Action::Rerun);

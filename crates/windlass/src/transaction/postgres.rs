@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 
 use serde::Serialize;
-use windlass_core::Result;
+use windlass_core::{Result, Store};
 use windlass_engine::{Context, Enqueue, Handle, Task};
 use windlass_stores::postgres::tokio_postgres::Transaction;
 use windlass_stores::postgres::{Bell, Connection, PostgresStore};
@@ -26,7 +26,8 @@ pub struct Submit<'x, T> {
 
 impl<T> Submit<'_, T> {
     /// Does not wake workers when the transaction commits: they find the task by themselves, within a
-    /// second. Commits that wake somebody wait for each other, all over the server.
+    /// second, or two where a broker has to be told of it. Commits that wake somebody wait for each
+    /// other, all over the server.
     pub fn quiet(self) -> Self {
         Self { bell: Bell::IsQuiet, ..self }
     }
@@ -41,7 +42,7 @@ impl<'x, T: Task> IntoFuture for Submit<'x, T> {
         let parts = enqueue.into_parts();
         Box::pin(async move {
             let (client, task) = parts?;
-            let store: &PostgresStore = store_of(&**client.store(), SORT)?;
+            let store = ledger_of(&**client.store())?;
             let answer = store.insert_within(&mut *connection, task, bell).await?;
             client.accept(answer)
         })
@@ -104,7 +105,16 @@ fn complete<'x, S, O: Serialize>(
 ) -> Answer<'x, ()> {
     let (completion, client) = (cx.completion(output), cx.client().clone());
     Box::pin(async move {
-        let store: &PostgresStore = store_of(&**client.store(), SORT)?;
+        let store = ledger_of(&**client.store())?;
         store.complete_within(&mut connection, &completion?).await
     })
+}
+
+/// The database behind a store, with brokers in front of it or without.
+fn ledger_of(store: &dyn Store) -> Result<&PostgresStore> {
+    #[cfg(feature = "redis")]
+    if let Ok(hybrid) = store_of::<windlass_stores::hybrid::HybridStore>(store, SORT) {
+        return Ok(hybrid.ledger());
+    }
+    store_of(store, SORT)
 }

@@ -55,7 +55,11 @@ async fn ship_once_with_sqlx(task: Ship, cx: Context<Desk>) -> Outcome<i64> {
 }
 
 async fn check_all_shipped_once(fails_first: bool, handler: impl Handler<Ship, Desk>) {
-    let shop = Arc::new(Shop::open().await);
+    check_shop_ships_once(Shop::open().await, fails_first, handler).await;
+}
+
+async fn check_shop_ships_once(shop: Shop, fails_first: bool, handler: impl Handler<Ship, Desk>) {
+    let shop = Arc::new(shop);
     let desk = Desk { shop: Arc::clone(&shop), fails_first };
     let worker =
         shop.client.worker().state(desk).handle(handler).concurrency(8).start().await.unwrap();
@@ -81,6 +85,12 @@ async fn a_commit_with_sqlx_keeps_them_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_rollback_the_task_ends_as_the_handler_says() {
     check_all_shipped_once(true, ship_once).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_broker_completions_are_kept_and_rolled_back_as_ever() {
+    check_shop_ships_once(Shop::open_behind_a_broker().await, false, ship_once).await;
+    check_shop_ships_once(Shop::open_behind_a_broker().await, true, ship_once).await;
 }
 
 fn success(task: &Claimed) -> Transition {

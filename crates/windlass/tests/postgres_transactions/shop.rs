@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use windlass::Opening;
 use windlass::core::store::{
     Beat, Claim, ClaimParams, Depth, Finding, Quota, Severity, WorkerCard,
 };
@@ -12,7 +13,7 @@ use windlass::core::{QueueName, WorkerId};
 use windlass::prelude::*;
 use windlass::sqlx::{Connection as _, PgConnection};
 use windlass::tokio_postgres::{self, AsyncMessage, Config, NoTls};
-use windlass_testkit::PostgresServer;
+use windlass_testkit::{PostgresServer, RedisServer};
 
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,11 +37,22 @@ pub(crate) struct Shop {
 
 impl Shop {
     pub(crate) async fn open() -> Self {
+        Self::open_with(Vec::new()).await
+    }
+
+    /// The same with a broker in front of the database.
+    pub(crate) async fn open_behind_a_broker() -> Self {
+        let broker = RedisServer::shared().url(&RedisServer::new_prefix());
+        Self::open_with(vec![broker]).await
+    }
+
+    async fn open_with(brokers: Vec<String>) -> Self {
         let schema = PostgresServer::new_schema();
         let url = PostgresServer::shared().url(&schema);
         // So that its sessions can be told from those of other tests.
         let url = format!("{url}&application_name={schema}");
-        let client = windlass::connect(&url).await.unwrap();
+        let opening = Opening { brokers, ..Opening::default() };
+        let client = Client::new(windlass::open_as(&url, opening).await.unwrap());
         let shop = Self { client, schema };
         let text = format!("CREATE TABLE public.shipped_{} (item int8)", shop.schema);
         shop.connect().await.batch_execute(&text).await.unwrap();

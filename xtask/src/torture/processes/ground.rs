@@ -7,6 +7,16 @@ pub(super) trait Ground {
     /// The store of all processes.
     fn url(&self) -> String;
 
+    /// False where all tasks of a queue are equal.
+    fn has_priorities(&self) -> bool {
+        true
+    }
+
+    /// The brokers in front of it, as on a command line.
+    fn brokers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The server behind it, where there is one.
     fn server(&self) -> Option<&dyn Server> {
         None

@@ -40,6 +40,13 @@ pub(super) enum Runs {
     SomeOutlastALease,
 }
 
+/// What the tasks of a load are like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mix {
+    pub(super) runs: Runs,
+    pub(super) has_priorities: bool,
+}
+
 /// The submitting threads; they end when this is dropped.
 pub(super) struct Load {
     is_over: Arc<AtomicBool>,
@@ -47,7 +54,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn start(folder: &Path, server: &Port, seed: u64, runs: Runs) -> Result<Self> {
+    pub(super) fn start(folder: &Path, server: &Port, seed: u64, mix: Mix) -> Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut load = Self { is_over, threads: Vec::new() };
         for number in 0..SUBMITTERS {
@@ -57,7 +64,7 @@ impl Load {
                 server: server.clone(),
                 client: Client::new(server.clone()),
                 dice: Dice::seeded(seed ^ (number + 1)),
-                runs,
+                mix,
                 is_over: Arc::clone(&load.is_over),
                 serial: AtomicU32::new(0),
             };
@@ -92,7 +99,7 @@ struct Submitter {
     server: Port,
     client: Client,
     dice: Dice,
-    runs: Runs,
+    mix: Mix,
     is_over: Arc<AtomicBool>,
     serial: AtomicU32,
 }
@@ -156,7 +163,7 @@ impl Submitter {
             _ => (Wish::Discard, 3),
         };
         let takes_ms = match below(dice, 100) {
-            0..3 if self.runs == Runs::SomeOutlastALease => 4_000 + below(dice, 2_000),
+            0..3 if self.mix.runs == Runs::SomeOutlastALease => 4_000 + below(dice, 2_000),
             0..12 => 300 + below(dice, 1_000),
             _ => below(dice, 50),
         };
@@ -165,6 +172,7 @@ impl Submitter {
         let padding = if below(dice, 8) == 0 { 20_000 } else { below(dice, 100) };
         let max_crashes = if below(dice, 10) == 0 { 3 } else { MAX_CRASHES };
         let priority = *pick(&["low", "normal", "normal", "high", "critical"], dice);
+        let priority = if self.mix.has_priorities { priority } else { "normal" };
         let (queue, _) = *pick(&QUEUES, dice);
         // Some never come to their end in time.
         let is_too_slow = wish == Wish::Complete && below(dice, 30) == 0;
@@ -340,6 +348,8 @@ fn body_of(draft: &Draft) -> String {
         "priority": draft.priority,
         "max_retries": draft.max_retries,
         "max_crashes": draft.max_crashes,
+        // The auditor wants to see what became of them; not every store keeps that unasked.
+        "retention": "24h",
     });
     if draft.delay_ms > 0 {
         body["delay"] = json!(format!("{}ms", draft.delay_ms));

@@ -87,6 +87,7 @@ impl Yard {
         let child = guard::tethered(&self.binary.to_string_lossy())
             .args(role.arguments(&command))
             .args(["--store", &self.ground.url()])
+            .args(self.ground.brokers().iter().flat_map(|broker| ["--broker", broker.as_str()]))
             .current_dir(&self.folder)
             .env("WINDLASS_WORKER_LEASE", seconds(LEASE))
             .env("WINDLASS_WORKER_HEARTBEAT", seconds(HEARTBEAT))

@@ -42,7 +42,7 @@ impl Shared {
             session.all(sql::PRUNE_LOCK, &[]).await?;
             session.execute(sql::INSERT_OVER_GONE, &[&gone]).await?;
         }
-        let mut batch = Batch::new(now, self.options.limits.error_bytes_max);
+        let mut batch = Batch::new(now, &self.options);
         let mut answers = Vec::with_capacity(coming.len());
         let mut taken: Vec<(KeyDigest, Id, Option<Timestamp>)> = Vec::new();
         let (mut stored, mut over) = (Vec::new(), Vec::new());

@@ -227,6 +227,11 @@ fn judge(row: &Row, now: Timestamp, params: &ChangeParams, walk: u64) -> Verdict
     if row.is_over(now) {
         return Verdict::Answer(Changed::NotFound);
     }
+    // Groups are Go's: who means one of their tasks names it.
+    let is_swept = matches!(params.target, Target::Matching { .. });
+    if row.is_held_by_go() || (is_swept && row.place == Place::Aggregating) {
+        return Verdict::Answer(Changed::HeldElsewhere(state));
+    }
     if !params.only_in.is_empty() && !params.only_in.contains(&state) {
         return Verdict::Answer(Changed::Conflict(state));
     }

@@ -87,11 +87,6 @@ pub fn bell(stem: &str) -> String {
     format!("{}bell", own_stem(stem))
 }
 
-/// Set while someone waits for the end of a task.
-pub fn watch(stem: &str) -> String {
-    format!("{}watch", own_stem(stem))
-}
-
 /// A pattern for the channels of all queues that tell of ends.
 pub fn all_ends(prefix: &str) -> String {
     format!("wl:{prefix}:{{*}}:ends")

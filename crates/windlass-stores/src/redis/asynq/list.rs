@@ -117,9 +117,7 @@ impl Shared {
             match ORDER[at.s] {
                 State::Scheduled => {
                     legs.push(leg("scheduled"));
-                    legs.extend(
-                        self.groups(queue).await?.iter().map(|group| leg(&format!("g:{group}"))),
-                    );
+                    legs.extend(self.groups(queue).await?.iter().map(|group| leg(group)));
                 }
                 State::Retrying => legs.push(leg("retry")),
                 State::Pending => legs.push(leg("pending")),
@@ -136,15 +134,26 @@ impl Shared {
         Ok(legs)
     }
 
-    /// The groups of a queue, by name.
+    /// Where the groups of a queue are, and the sets that Go servers are aggregating, by name.
     async fn groups(&self, queue: &QueueName) -> Result<Vec<String>> {
-        let mut command = redis::cmd("SMEMBERS");
-        command.arg(format!("{}groups", self.stem(queue)));
-        let value = self.fleet.link.command("read the groups", &command).await?;
-        let mut groups: Vec<String> = redis::FromRedisValue::from_redis_value(value)
-            .map_err(|_| crate::redis::error::strange("read the groups"))?;
+        let stem = self.stem(queue);
+        let mut named = redis::cmd("SMEMBERS");
+        named.arg(format!("{stem}groups"));
+        let mut held = redis::cmd("ZRANGE");
+        held.arg(format!("{stem}aggregation_sets")).arg(0).arg(-1);
+        let mut groups: Vec<_> =
+            self.names(&named).await?.iter().map(|group| format!("g:{group}")).collect();
+        let sets = self.names(&held).await?;
+        groups.extend(sets.iter().filter_map(|set| set.strip_prefix(&stem)).map(str::to_owned));
         groups.sort();
+        groups.dedup();
         Ok(groups)
+    }
+
+    async fn names(&self, command: &redis::Cmd) -> Result<Vec<String>> {
+        let value = self.fleet.link.command("read the groups", command).await?;
+        redis::FromRedisValue::from_redis_value(value)
+            .map_err(|_| crate::redis::error::strange("read the groups"))
     }
 
     /// Goes on in one place; true when the page is full.

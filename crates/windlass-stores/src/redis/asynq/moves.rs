@@ -14,9 +14,6 @@ use windlass_core::{QueueName, State, TaskId, Timestamp};
 use super::row::{Place, Row, second_of};
 use crate::redis::options::millis;
 
-/// What is said of a task that a lost worker has taken down once too often; Go shows it.
-const CRASHED: &str = "windlass: its worker was lost too often";
-
 /// A task on its way to another place.
 #[derive(Debug, Clone)]
 pub(super) struct Move {
@@ -117,13 +114,7 @@ impl Row {
             note
         });
         let counts = Counts::of(note.as_ref(), state);
-        let failed = match &note {
-            Some(Note { error: Some(error), .. }) => Some(error.clone()),
-            Some(Note { what: Happening::Crashed, .. }) if state == State::DeadLetter => {
-                Some(CRASHED.to_owned())
-            }
-            _ => None,
-        };
+        let failed = note.as_ref().and_then(|note| note.error.clone());
         let mut history = self.history();
         history.end_run(EndOfRun { at: now, run: self.run(), note, state });
         self.own.set_history(&history);
@@ -168,7 +159,7 @@ impl Row {
         let exit = state
             .is_terminal()
             .then_some(Exit::Finished { state, has_started: how.attempts > 0 || how.crashes > 0 });
-        let until = now.after(self.retention());
+        let until = now.after(self.kept_for(state));
         let (to, time) = match state {
             State::Pending => (Place::Pending, self.pending_since(&how)),
             State::Scheduled => (Place::Scheduled, second_of(self.own.run_at_ms).to_string()),

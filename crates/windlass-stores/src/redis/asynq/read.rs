@@ -53,11 +53,12 @@ impl Shared {
         let known = self.fleet.known_workers().await?;
         let ids: Vec<_> = known.keys().cloned().collect();
         let counts = self.held_counts(&ids).await?;
+        let foreign = self.go_servers(|id| known.contains_key(id)).await?;
         let counted = known.into_iter().map(|(id, known)| {
             let count = counts.get(&id).copied().unwrap_or(0);
             known.into_record(id, count)
         });
-        Ok(counted.collect())
+        Ok(counted.chain(foreign).collect())
     }
 
     /// How many tasks each of these workers holds in all queues.

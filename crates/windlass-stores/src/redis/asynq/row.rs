@@ -13,6 +13,9 @@ use super::message::TaskMessage;
 use super::record::{ClaimMark, Done, MAX_CRASHES, Own};
 use crate::redis::reply::{Reply, next};
 
+/// In place of a score: a Go server has the task.
+const HELD: &str = "held";
+
 /// Where a task stands, in asynq's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -197,6 +200,11 @@ impl Row {
             Place::Archived => State::DeadLetter,
             Place::Completed => State::Completed,
         }
+    }
+
+    /// True while a Go server is aggregating it.
+    pub(super) fn is_held_by_go(&self) -> bool {
+        self.place == Place::Aggregating && self.score == HELD
     }
 
     /// True while it runs under the lease that windlass wrote, and not under one of a Go worker.

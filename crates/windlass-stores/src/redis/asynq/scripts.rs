@@ -39,5 +39,6 @@ scripts! {
     SHOW = "show";
     STRAY = "stray";
     TEND = "tend";
+    WATCH = "watch";
     WORKERS = "workers";
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use windlass_core::history::{Entry, Happening, History};
-use windlass_core::store::Parts;
+use windlass_core::store::{Parts, RETENTION_DEFAULT};
 use windlass_core::task::Spec;
 use windlass_core::{Claimed, Epoch, Kind, Priority, State, TaskRecord, Timestamp};
 
@@ -18,6 +18,8 @@ const UNREADABLE: &str = "unreadable";
 const TIMEOUT_UNSAID: Duration = Duration::from_secs(1_800);
 /// As good as none, for a task that has only a deadline.
 const TIMEOUT_NONE: Duration = Duration::from_secs(365 * 86_400);
+/// How long a cancelled task is kept that is to leave nothing when it succeeds.
+const CANCELLED_KEPT: Duration = RETENTION_DEFAULT;
 /// Where the name of its group is shown.
 const GROUP: &str = "asynq.group";
 
@@ -39,6 +41,15 @@ impl Row {
             (None, ms) => ms,
         };
         Duration::from_millis(ms)
+    }
+
+    /// How long it is kept once it has come to this state. Without retention a success leaves nothing, but who
+    /// called a task off may ask what became of it, and so may who submitted it.
+    pub(super) fn kept_for(&self, state: State) -> Duration {
+        match (state, self.retention()) {
+            (State::Cancelled, Duration::ZERO) => CANCELLED_KEPT,
+            (_, retention) => retention,
+        }
     }
 
     /// When it was submitted. A task of Go's does not tell: then the earliest that is known of it.
@@ -79,8 +90,8 @@ impl Row {
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         let until = match (self.state(), self.done()) {
             (State::Completed, None) => self.score_time(),
-            (State::Completed | State::Cancelled, _) => {
-                self.finished_at().map(|at| at.after(self.retention()))
+            (state @ (State::Completed | State::Cancelled), _) => {
+                self.finished_at().map(|at| at.after(self.kept_for(state)))
             }
             _ => None,
         };

@@ -1,17 +1,18 @@
 //! Waiting on asynq's keys: producers of windlass ring, for those of Go someone has to look.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use windlass_core::{QueueName, Result, TaskId};
 
 use super::{Shared, keys, scripts};
-use crate::redis::ears::Ears;
+use crate::redis::connection::Link;
+use crate::redis::ears::{Ears, Listening};
 use crate::redis::fleet::Fleet;
-use crate::redis::news::{Herald, watch};
+use crate::redis::news::{Herald, WATCH};
+use crate::redis::options::{RedisOptions, millis};
 use crate::redis::waiting::{Channels, Waiting};
-use crate::wakes::News;
+use crate::wakes::{News, Wakes};
 
 /// How often is looked for work that nobody rings for: at once after something was found, then less and less.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
@@ -59,24 +60,25 @@ impl Shared {
     }
 }
 
-impl Waiting for Shared {
-    /// Workers in Go tell nobody of ends.
-    const LOOK_EVERY_HEARING: Duration = Duration::from_secs(1);
-
+impl Listening for Shared {
     fn this(&self) -> Weak<Self> {
         self.this.clone()
-    }
-
-    fn fleet(&self) -> &Fleet {
-        &self.fleet
     }
 
     fn ears(&self) -> &Ears {
         &self.ears
     }
 
-    fn herald(&self) -> &Herald {
-        &self.herald
+    fn server(&self) -> &Arc<RedisOptions> {
+        &self.fleet.common.options
+    }
+
+    fn link(&self) -> &Link {
+        &self.fleet.link
+    }
+
+    fn wakes(&self) -> &Wakes {
+        &self.fleet.common.wakes
     }
 
     fn bells(&self, queue: &QueueName) -> Vec<String> {
@@ -97,6 +99,19 @@ impl Waiting for Shared {
     async fn look_for_work(&self, queues: Vec<QueueName>) -> Vec<QueueName> {
         // Where it cannot be told, whoever waits looks by itself.
         self.poll(&queues).await.unwrap_or(queues)
+    }
+}
+
+impl Waiting for Shared {
+    /// Workers in Go tell nobody of ends.
+    const LOOK_EVERY_HEARING: Duration = Duration::from_secs(1);
+
+    fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    fn herald(&self) -> &Herald {
+        &self.herald
     }
 
     fn channels(&self) -> Channels {
@@ -122,14 +137,20 @@ impl Waiting for Shared {
         self.fleet.common.wakes.tell(News { ended: vec![TaskId::new(id)], ..News::default() });
     }
 
-    async fn watch_ends(&self, _tasks: &[TaskId]) -> Result<()> {
-        // An id does not tell its queue.
+    async fn watch_ends(&self, tasks: &[TaskId]) -> Result<()> {
+        // An id does not tell its queue, unless it names it.
         let queues = self.all_queues().await?;
-        let commands: Vec<_> =
-            queues.iter().map(|queue| watch(keys::watch(&self.stem(queue)))).collect();
-        let sent =
-            commands.iter().map(|command| self.fleet.link.command("watch for ends", command));
-        try_join_all(sent).await.map(drop)
+        let is_named = |(queue, _): &(&str, &str)| queues.iter().any(|one| one.as_str() == *queue);
+        let named = tasks.iter().filter_map(|task| task.as_str().split_once('/').filter(is_named));
+        let ids: Vec<_> = tasks.iter().map(TaskId::as_str).chain(named.map(|(_, id)| id)).collect();
+        for queues in self.fleet.by_slot(&queues) {
+            let stems: Vec<_> = queues.iter().map(|queue| self.stem(queue)).collect();
+            let mut call =
+                scripts::WATCH.on(&stems).arg(self.options().told_time()).arg(millis(WATCH));
+            ids.iter().for_each(|id| call.add(*id));
+            self.ask(call).await?;
+        }
+        Ok(())
     }
 
     async fn ended(&self, tasks: Vec<TaskId>) -> Result<Vec<TaskId>> {

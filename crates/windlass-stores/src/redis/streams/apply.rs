@@ -221,9 +221,7 @@ impl Shared {
             // The queue that a report names only spares a look-up; its lease may be made up.
             let (now, mut found) = self.look_everywhere(&ids).await?;
             let rows: Vec<_> = ids.iter().filter_map(|id| found.remove(id)).collect();
-            for row in &rows {
-                outcomes[reports[&row.id].0] = LOST;
-            }
+            // One that is gone when it is looked at again is neither judged nor placed: it stays gone.
             let judged = parking_lot::Mutex::new(HashMap::new());
             let placed = self
                 .decide_at(now, rows, None, |row, now, error_bytes_max| {

@@ -1,7 +1,7 @@
 //! Waiting on Redis Streams: a bell for each priority of a queue.
 
 use std::collections::BTreeSet;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use windlass_core::store::Quota;
@@ -9,11 +9,13 @@ use windlass_core::{Priority, QueueName, Result, TaskId};
 
 use super::id::Id;
 use super::{Shared, keys};
-use crate::redis::ears::{BLOCK_MAX, Ears};
+use crate::redis::connection::Link;
+use crate::redis::ears::{BLOCK_MAX, Ears, Listening};
 use crate::redis::fleet::Fleet;
 use crate::redis::news::{Herald, watch};
+use crate::redis::options::RedisOptions;
 use crate::redis::waiting::{Channels, Waiting};
-use crate::wakes::News;
+use crate::wakes::{News, Wakes};
 
 impl Shared {
     /// Notes what is claimed.
@@ -30,23 +32,25 @@ impl Shared {
     }
 }
 
-impl Waiting for Shared {
-    const LOOK_EVERY_HEARING: Duration = Duration::from_secs(5);
-
+impl Listening for Shared {
     fn this(&self) -> Weak<Self> {
         self.this.clone()
-    }
-
-    fn fleet(&self) -> &Fleet {
-        &self.fleet
     }
 
     fn ears(&self) -> &Ears {
         &self.ears
     }
 
-    fn herald(&self) -> &Herald {
-        &self.herald
+    fn server(&self) -> &Arc<RedisOptions> {
+        &self.fleet.common.options
+    }
+
+    fn link(&self) -> &Link {
+        &self.fleet.link
+    }
+
+    fn wakes(&self) -> &Wakes {
+        &self.fleet.common.wakes
     }
 
     fn bells(&self, queue: &QueueName) -> Vec<String> {
@@ -69,6 +73,18 @@ impl Waiting for Shared {
     /// Whoever waits looks by itself now and then: a bell may have been lost with its hearer.
     async fn look_for_work(&self, queues: Vec<QueueName>) -> Vec<QueueName> {
         queues
+    }
+}
+
+impl Waiting for Shared {
+    const LOOK_EVERY_HEARING: Duration = Duration::from_secs(5);
+
+    fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    fn herald(&self) -> &Herald {
+        &self.herald
     }
 
     fn channels(&self) -> Channels {

@@ -1,0 +1,116 @@
+-- prelude: what the broker's scripts share; put in front of each when it is loaded. KEYS[1] is the stem of all keys.
+--
+-- A reference is `queue:lane:position:lo:size`, all numbers; it leads to a row of `ready` in the ledger. A size of 0 says
+-- that the row is gone: its reference may be anywhere in a list and is dropped when it is taken. The list of a
+-- lane goes from the last position, at its left, to the first, at its right, where it is taken from.
+local call = redis.call
+local stem = KEYS[1]
+
+local function list_of(reference)
+  return stem .. 'l:' .. string.match(reference, '^%d+:%d+')
+end
+
+local function queue_of(reference)
+  return string.match(reference, '^%d+')
+end
+
+local function size_of(reference)
+  return tonumber(string.match(reference, '%d+$'))
+end
+
+-- True when `one` is to be taken before `other`. Pieces of what was one row share its position.
+local function is_before(one, other)
+  local position, lo = string.match(one, '^%d+:%d+:(%d+):(%d+)')
+  local other_position, other_lo = string.match(other, '^%d+:%d+:(%d+):(%d+)')
+  if position ~= other_position then
+    return tonumber(position) < tonumber(other_position)
+  end
+  return tonumber(lo) < tonumber(other_lo)
+end
+
+-- What tells a row from all others.
+local function row_of(reference)
+  return string.match(reference, '^(.+):%d+$')
+end
+
+-- Puts a reference at the index `at` from the left, `behind` being how many are to its right. No command inserts at an
+-- index, and the one that does so by a neighbour looks for it from the left: near the right end the few that are taken
+-- before it are taken off and put back.
+local function insert(list, at, behind, reference)
+  if behind > at or behind > 1000 then
+    call('LINSERT', list, 'BEFORE', call('LINDEX', list, at), reference)
+    return
+  end
+  local first_ones = call('LRANGE', list, -behind, -1)
+  call('LTRIM', list, 0, -behind - 1)
+  call('RPUSH', list, reference)
+  for i = 1, #first_ones do
+    call('RPUSH', list, first_ones[i])
+  end
+end
+
+-- Puts a reference where it belongs in its list, unless it is there. Most belong to one of the ends; the search for
+-- others begins at both: what several processes push at once lies at the left, what is given back at the right.
+local function put(reference)
+  local list = list_of(reference)
+  local last = call('LINDEX', list, 0)
+  if not last or is_before(last, reference) then
+    call('LPUSH', list, reference)
+    return
+  end
+  if is_before(reference, call('LINDEX', list, -1)) then
+    call('RPUSH', list, reference)
+    return
+  end
+  -- Somewhere from `left` on up to `right` is the first one, from the left, that is not taken after it.
+  local length, step = call('LLEN', list), 1
+  local left, right = 0, length - 1
+  while step < length do
+    if not is_before(reference, call('LINDEX', list, step)) then
+      right = math.min(right, step)
+      break
+    end
+    left = math.max(left, step + 1)
+    if is_before(reference, call('LINDEX', list, -1 - step)) then
+      left = math.max(left, length - step)
+      break
+    end
+    right = math.min(right, length - 1 - step)
+    step = step * 2
+  end
+  while left < right do
+    local middle = math.floor((left + right) / 2)
+    if is_before(reference, call('LINDEX', list, middle)) then
+      left = middle + 1
+    else
+      right = middle
+    end
+  end
+  local next_one = call('LINDEX', list, left)
+  if is_before(next_one, reference) then
+    insert(list, left, length - left, reference)
+  elseif next_one ~= reference then
+    -- The same row, of another size: this is the newer.
+    call('LSET', list, left, reference)
+  end
+end
+
+-- Wakes one who waits for a queue.
+local function ring(queue)
+  local bell = stem .. 'bell:' .. queue
+  if call('LLEN', bell) == 0 then
+    call('LPUSH', bell, 1)
+  end
+end
+
+-- Gives references back that a worker has taken and will not claim; forgets the worker's lists.
+local function clear(worker)
+  local taken = stem .. 'taken:' .. worker
+  for _, reference in ipairs(call('LRANGE', taken, 0, -1)) do
+    call('SREM', stem .. 'splitting', reference)
+    put(reference)
+    ring(queue_of(reference))
+  end
+  call('DEL', taken, stem .. 'held:' .. worker, stem .. 'beat:' .. worker)
+  call('SREM', stem .. 'workers', worker)
+end

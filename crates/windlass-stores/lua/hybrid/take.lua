@@ -1,0 +1,108 @@
+-- take: notes what became of references that a worker took before, and moves the next ones to its list of taken ones,
+-- in the order of the lanes given. What is in that list already, since an answer was lost or a move was waited for,
+-- comes first, if it is asked for: not by one of several claims at once, whose references lie there too.
+-- KEYS[1] stem    ARGV[1] worker, [2] tasks at most, [3] suspects at most, [4] 1 to have what is there already or 0,
+--   [5] how many references are settled; for each of these how (`claimed`, `gone`, `waits`, `paused`, `finished`) and the
+--   reference; then for each quota: tasks at most, how many lanes, the lanes (`queue:lane`)
+-- returns {1 if the worker's heartbeat is there or 0, and 2 more if a quota of which nothing is to be taken has something;
+--   where nothing was found, a reference of another worker that may leave a rest, or nothing; then the number of its quota
+--   and each reference...}; what was in the worker's list already has the number 0
+local worker, left, suspects = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local taken, held = stem .. 'taken:' .. worker, stem .. 'held:' .. worker
+
+local at = 6
+for _ = 1, tonumber(ARGV[5]) do
+  local how, reference = ARGV[at], ARGV[at + 1]
+  at = at + 2
+  if how == 'finished' then
+    call('LREM', held, 1, reference)
+  else
+    local was_ours = call('LREM', taken, 1, reference) > 0
+    call('SREM', stem .. 'splitting', reference)
+    if how == 'claimed' then
+      call('LPUSH', held, reference)
+    elseif was_ours and how ~= 'gone' then
+      if how == 'paused' then
+        call('SADD', stem .. 'paused', queue_of(reference))
+      end
+      put(reference)
+    end
+  end
+end
+
+local found = { call('EXISTS', stem .. 'beat:' .. worker), '' }
+for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}) do
+  found[#found + 1] = 0
+  found[#found + 1] = reference
+  left = left - size_of(reference)
+end
+
+local paused, more, asked, number, has_more = {}, {}, {}, 0, false
+for _, queue in ipairs(call('SMEMBERS', stem .. 'paused')) do
+  paused[queue] = true
+end
+while at <= #ARGV do
+  local quota = math.min(left, tonumber(ARGV[at]))
+  local lanes = tonumber(ARGV[at + 1])
+  number = number + 1
+  for i = at + 2, at + 1 + lanes do
+    local queue, lane = string.match(ARGV[i], '^(%d+):(%d+)$')
+    local list, is_suspect = stem .. 'l:' .. ARGV[i], lane % 2 == 1
+    asked[ARGV[i]] = not paused[queue]
+    while quota > 0 and not paused[queue] and (not is_suspect or suspects > 0) do
+      local reference = call('RPOPLPUSH', list, taken)
+      if not reference then
+        break
+      end
+      if call('SREM', stem .. 'gone', row_of(reference)) == 1 then
+        call('LPOP', taken)
+      else
+        -- What is beyond the quota goes back as a rest.
+        local given = math.min(size_of(reference), quota)
+        if given < size_of(reference) then
+          call('SADD', stem .. 'splitting', reference)
+          -- Nobody waits longer for a worker that died over it.
+          call('EXPIRE', stem .. 'splitting', 3)
+        end
+        found[#found + 1] = number
+        found[#found + 1] = reference
+        quota, left = quota - given, left - given
+        if is_suspect then
+          suspects = suspects - 1
+        end
+      end
+    end
+    if ARGV[at] == '0' and not has_more and not paused[queue] and (not is_suspect or suspects > 0) then
+      has_more = call('EXISTS', list) == 1
+    end
+    if left <= 0 and not paused[queue] and not is_suspect and call('EXISTS', list) == 1 then
+      more[queue] = true
+    end
+  end
+  at = at + 2 + lanes
+end
+if #found > 2 then
+  -- A broker that has lost everything knows of the worker again only with its next heartbeat.
+  call('SADD', stem .. 'workers', worker)
+end
+-- Others may have the rest.
+for queue in pairs(more) do
+  ring(queue)
+end
+
+-- Of many tasks that another has taken for few some are left over, and come back as a reference of their own.
+local function awaited()
+  for _, reference in ipairs(call('SMEMBERS', stem .. 'splitting')) do
+    if asked[string.match(reference, '^%d+:%d+')] then
+      return reference
+    end
+  end
+  return ''
+end
+if number > 0 and #found == 2 then
+  found[2] = awaited()
+end
+if has_more then
+  found[1] = found[1] + 2
+end
+return found

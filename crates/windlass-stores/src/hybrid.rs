@@ -1,0 +1,336 @@
+//! PostgreSQL as the ledger and Redis as the broker in front of it.
+//!
+//! Everything is decided and kept in the ledger, by the PostgreSQL store. Brokers carry references to
+//! pending tasks, so that workers are pushed work and nobody looks for it in the database. Whatever a
+//! broker loses is found again, and without brokers this is the PostgreSQL store.
+
+mod broker;
+mod brokers;
+mod claim;
+mod holding;
+mod keys;
+mod options;
+mod reference;
+mod scripts;
+mod single;
+mod sweep;
+mod take;
+mod turns;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use windlass_core::event::{EventFilter, EventStream};
+use windlass_core::store::{
+    Applied, ApplyParams, ApplyReply, Beat, Bid, ChangeParams, ChangeReply, Claim, ClaimParams,
+    Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection, Leadership,
+    ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation, RunOrder, SaveDoc, Saved,
+    SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+};
+use windlass_core::{Claimed, NewTask, Result, Store, TaskId, TaskRecord, Transition, WorkerId};
+
+pub use brokers::BrokerState;
+pub use options::HybridOptions;
+
+use crate::postgres::PostgresStore;
+use crate::postgres::brokered::{Reported, are_successes, segments, to_the_end};
+use broker::Settled;
+use brokers::Brokers;
+use holding::Holding;
+use single::Wishes;
+use sweep::Sweeps;
+use turns::Turns;
+
+/// A store in a PostgreSQL database with brokers in front.
+#[derive(Clone)]
+pub struct HybridStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    ledger: PostgresStore,
+    brokers: Arc<Brokers>,
+    holding: Arc<Holding>,
+    sweeps: Arc<Sweeps>,
+    wishes: Arc<Wishes>,
+    turns: Arc<Turns>,
+}
+
+impl HybridStore {
+    /// Opens a store; its schema is made and migrated if need be. Brokers may be away.
+    pub async fn open(options: HybridOptions) -> Result<Self> {
+        let plain = PostgresStore::open(options.ledger.clone()).await?;
+        let identity = plain.schema_identity().await?;
+        let brokers = Brokers::new(&options, &identity, plain.wakes());
+        if plain.creates() {
+            plain.use_brokers(brokers.names()).await?;
+        }
+        let carrier = Arc::clone(&brokers);
+        let ledger = plain.with_carrier(carrier);
+        let sweeps = Arc::new(Sweeps::new(options.sweep_every));
+        let (holding, wishes, turns) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { shared: Arc::new(Shared { ledger, brokers, holding, sweeps, wishes, turns }) })
+    }
+
+    /// How the brokers are, the urgent one first.
+    pub fn brokers(&self) -> Vec<BrokerState> {
+        self.shared.brokers.states()
+    }
+
+    /// The store behind the brokers, for transactions of applications: what they make pending is
+    /// pushed by the leader.
+    pub fn ledger(&self) -> &PostgresStore {
+        &self.shared.ledger
+    }
+}
+
+impl Shared {
+    async fn apply(&self, params: ApplyParams) -> Result<Reply> {
+        let transitions = params.transitions.clone();
+        let reply = match &params.then_claim {
+            // The claim travels right behind the endings, if there is something to claim.
+            Some(wanted)
+                if are_successes(&params.transitions) && segments(&wanted.quotas).len() == 1 =>
+            {
+                let wanted = wanted.clone();
+                let turn = self.turns.begin(&wanted.worker);
+                let haul = self.take(&wanted, turn.is_alone).await;
+                match haul {
+                    Ok(haul) if haul.is_complete() && !haul.wanted.is_empty() => {
+                        let applying = self.ledger.apply_by(params, haul.wanted.clone());
+                        let Reported { outcomes, given } = applying.await?;
+                        let claimed = match given {
+                            Some(given) => match self.receive(&wanted, &haul.wanted, given).await {
+                                Ok(landed) => Some(Ok(self.fill(&wanted, landed).await)),
+                                Err(error) => Some(Err(error)),
+                            },
+                            None => None,
+                        };
+                        Reply { outcomes, claimed }
+                    }
+                    haul => {
+                        let outcomes = self.apply_alone(params).await?;
+                        let claimed = match haul {
+                            Ok(haul) => self.claim_haul(&wanted, haul).await,
+                            Err(error) => Err(error),
+                        };
+                        Reply { outcomes, claimed: Some(claimed) }
+                    }
+                }
+            }
+            Some(wanted) => {
+                let wanted = wanted.clone();
+                let outcomes = self.apply_alone(params).await?;
+                Reply { outcomes, claimed: Some(self.claim(&wanted).await) }
+            }
+            None => Reply { outcomes: self.apply_alone(params).await?, claimed: None },
+        };
+        self.let_go(&transitions).await;
+        Ok(reply)
+    }
+
+    async fn apply_alone(&self, params: ApplyParams) -> Result<Vec<Applied>> {
+        let alone = ApplyParams { then_claim: None, ..params };
+        Ok(self.ledger.apply(alone).await?.outcomes)
+    }
+
+    /// Lets go of the references of claims whose last task has ended.
+    async fn let_go(&self, transitions: &[Transition]) {
+        for (worker, references) in self.holding.end(transitions) {
+            for (at, broker) in self.brokers.all().iter().enumerate() {
+                let its = references.iter().filter(|one| self.brokers.number_of(one.lane) == at);
+                let settled = its.map(|one| (Settled::Finished, *one)).collect();
+                broker.settle(&worker, settled).await;
+            }
+        }
+    }
+
+    /// Gives back what workers have taken that are gone.
+    async fn reclaim(&self) -> Result<()> {
+        for broker in self.brokers.all().iter().filter(|broker| !broker.is_away()) {
+            let Ok(workers) = broker.workers().await else { continue };
+            if workers.is_empty() {
+                continue;
+            }
+            for worker in self.ledger.gone_among(workers).await? {
+                broker.reclaim(&worker).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What became of endings, and of the claim behind them.
+struct Reply {
+    outcomes: Vec<Applied>,
+    claimed: Option<Result<Vec<Claimed>>>,
+}
+
+impl fmt::Debug for HybridStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HybridStore").field("ledger", &self.shared.ledger).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for HybridStore {
+    fn profile(&self) -> Profile {
+        Profile { name: "hybrid", ..self.shared.ledger.profile() }
+    }
+
+    async fn dedicated(&self) -> Result<Arc<dyn Store>> {
+        let Shared { ledger, brokers, holding, sweeps, wishes, turns } = &*self.shared;
+        let shared = Shared {
+            ledger: ledger.another(),
+            brokers: brokers.another(),
+            holding: Arc::clone(holding),
+            sweeps: Arc::clone(sweeps),
+            wishes: Arc::clone(wishes),
+            turns: Arc::clone(turns),
+        };
+        Ok(Arc::new(Self { shared: Arc::new(shared) }))
+    }
+
+    async fn inspect(&self, depth: Depth) -> Result<Inspection> {
+        let mut inspection = self.shared.ledger.inspect(depth).await?;
+        inspection.findings.extend(self.shared.brokers.findings());
+        Ok(inspection)
+    }
+
+    async fn reserve(&self, wanted: Vec<Reservation>) -> Result<Vec<TaskId>> {
+        self.shared.ledger.reserve(wanted).await
+    }
+
+    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
+        self.shared.ledger.insert(tasks).await
+    }
+
+    async fn claim(&self, params: ClaimParams) -> Result<Claim> {
+        let mark = self.shared.ledger.wakes().mark();
+        let shared = Arc::clone(&self.shared);
+        let tasks = to_the_end(async move { shared.claim(&params).await }).await?;
+        Ok(Claim { tasks, mark })
+    }
+
+    async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
+        let mark = self.shared.ledger.wakes().mark();
+        let shared = Arc::clone(&self.shared);
+        let Reply { outcomes, claimed } =
+            to_the_end(async move { shared.apply(params).await }).await?;
+        let claim = claimed.map(|claimed| claimed.map(|tasks| Claim { tasks, mark }));
+        Ok(ApplyReply { outcomes, claim })
+    }
+
+    async fn wait(&self, params: WaitParams) -> Result<Wake> {
+        let Shared { ledger, brokers, .. } = &*self.shared;
+        if !params.queues.is_empty() && params.since.is_some() {
+            let numbers = ledger.queue_numbers(params.queues.clone()).await?;
+            brokers.listen(&params.queues, &numbers, &self.shared.wishes);
+        }
+        ledger.wait(params).await
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<Orders> {
+        let Shared { ledger, brokers, sweeps, .. } = &*self.shared;
+        let (worker, lease) = (beat.worker.clone(), beat.lease);
+        let orders = ledger.beat(beat).await?;
+        brokers.beat(&worker, lease).await;
+        if sweeps.is_time_to_say_so() {
+            let (ledger, names) = (ledger.clone(), brokers.names());
+            // Apart: a beat must not wait for locks. Who waits at brokers would wait in vain if nothing
+            // filled them.
+            tokio::spawn(async move {
+                if let Err(error) = ledger.use_brokers(names).await {
+                    let error = error.chain();
+                    tracing::warn!(error, "the database was not told that brokers are in use");
+                }
+            });
+        }
+        Ok(orders)
+    }
+
+    async fn leave(&self, worker: WorkerId) -> Result<u64> {
+        let count = self.shared.ledger.leave(worker.clone()).await?;
+        self.shared.holding.forget(&worker);
+        self.shared.wishes.forget(&worker);
+        self.shared.brokers.reclaim(worker.as_str()).await;
+        Ok(count)
+    }
+
+    async fn lead(&self, bid: Bid) -> Result<Leadership> {
+        self.shared.ledger.lead(bid).await
+    }
+
+    async fn promote(&self, duty: Duty) -> Result<DutyReport> {
+        let report = self.shared.ledger.promote(duty).await?;
+        self.shared.sweep_now_and_then(duty).await;
+        Ok(report)
+    }
+
+    async fn expire(&self, duty: Duty) -> Result<DutyReport> {
+        let report = self.shared.ledger.expire(duty).await?;
+        self.shared.reclaim().await?;
+        Ok(report)
+    }
+
+    async fn prune(&self, duty: Duty) -> Result<DutyReport> {
+        self.shared.ledger.prune(duty).await
+    }
+
+    async fn tend(&self, duty: Duty) -> Result<DutyReport> {
+        self.shared.ledger.tend(duty).await
+    }
+
+    async fn change(&self, params: ChangeParams) -> Result<ChangeReply> {
+        self.shared.ledger.change(params).await
+    }
+
+    async fn order(&self, order: Order) -> Result<()> {
+        let paused = match &order {
+            Order::Queue { queue, order } => Some((queue.clone(), *order == RunOrder::Pause)),
+            Order::Worker { .. } => None,
+        };
+        let Shared { ledger, brokers, .. } = &*self.shared;
+        ledger.order(order).await?;
+        if let Some((queue, is_paused)) = paused {
+            let numbers = ledger.queue_numbers(vec![queue]).await?;
+            for number in numbers.into_values() {
+                brokers.pause(&[(number, is_paused)]).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn get(&self, params: GetParams) -> Result<Vec<Option<TaskRecord>>> {
+        self.shared.ledger.get(params).await
+    }
+
+    async fn list(&self, params: ListParams) -> Result<Page> {
+        self.shared.ledger.list(params).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        self.shared.ledger.queues().await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        self.shared.ledger.workers().await
+    }
+
+    async fn series(&self, params: SeriesParams) -> Result<Vec<SeriesPoint>> {
+        self.shared.ledger.series(params).await
+    }
+
+    async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
+        self.shared.ledger.load(query).await
+    }
+
+    async fn save(&self, save: SaveDoc) -> Result<Saved> {
+        self.shared.ledger.save(save).await
+    }
+
+    async fn subscribe(&self, filter: EventFilter) -> Result<EventStream> {
+        self.shared.ledger.subscribe(filter).await
+    }
+}

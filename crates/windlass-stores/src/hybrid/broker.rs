@@ -1,0 +1,465 @@
+//! One broker: a Redis that carries references. It may go away at any time; whoever notices counts it as
+//! away until it answers again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::{Cmd, Value};
+use windlass_core::{Error, ErrorKind, QueueName, Result, WorkerId};
+
+use super::single::Waiter;
+use super::{keys, reference, scripts};
+use crate::postgres::outbox::Reference;
+use crate::redis::RedisOptions;
+use crate::redis::connection::Link;
+use crate::redis::ears::{BLOCK_MAX, Ears, Listening};
+use crate::redis::reply::{Reply, next};
+use crate::redis::script::Call;
+use crate::wakes::Wakes;
+
+/// Longest that a broker may take to answer before it counts as away.
+const ANSWER_MAX: Duration = Duration::from_millis(500);
+/// Time between two tries to reach a broker that is away.
+const KNOCK_MIN: Duration = Duration::from_millis(100);
+const KNOCK_MAX: Duration = Duration::from_secs(1);
+/// References in one call.
+const PUSHED_AT_ONCE: usize = 500;
+/// How long what became of references may wait for a take that tells it along.
+const SETTLE_AFTER: Duration = Duration::from_millis(20);
+
+pub(super) struct Broker {
+    this: Weak<Self>,
+    pub(super) name: &'static str,
+    options: Arc<RedisOptions>,
+    stem: String,
+    link: Link,
+    standing: Arc<Standing>,
+    wakes: Arc<Wakes>,
+    ears: Ears,
+    waiter: Waiter,
+    /// The numbers of the queues that someone here waits for.
+    numbers: Mutex<HashMap<QueueName, i32>>,
+    /// What became of references that workers here took, and the broker does not know yet.
+    unsettled: Mutex<HashMap<WorkerId, Vec<(Settled, String)>>>,
+}
+
+/// How a broker stands with this process: all its connections know it.
+#[derive(Debug, Default)]
+struct Standing {
+    is_away: AtomicBool,
+    /// References that led nowhere, since the store was opened.
+    dropped_count: AtomicU64,
+}
+
+/// What became of a reference that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// Its tasks run.
+    Claimed,
+    /// All of them have ended.
+    Finished,
+    /// It leads nowhere.
+    Gone,
+    /// It is for another claim.
+    Waits,
+    /// Its queue is paused.
+    Paused,
+}
+
+/// How much a worker may have of a broker.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Amount {
+    pub(super) tasks: usize,
+    pub(super) suspects: usize,
+    /// It is also to have what is in its list of taken references already.
+    pub(super) looks_back: bool,
+}
+
+/// What a worker may have of a broker.
+#[derive(Debug, Clone)]
+pub(super) struct Share {
+    /// The number of its quota.
+    pub(super) quota: usize,
+    /// If it is 0, only whether there is something is told.
+    pub(super) at_most: usize,
+    /// By queue and lane, in the order of claiming.
+    pub(super) lanes: Vec<(i32, i16)>,
+}
+
+/// What a worker got of a broker.
+pub(super) struct Taken {
+    /// The worker's heartbeat is there.
+    pub(super) is_known: bool,
+    /// Nothing was there, but this of another worker may leave a rest in a moment.
+    pub(super) awaited: Option<Reference>,
+    /// There is something in shares of which nothing was to be taken.
+    pub(super) has_more: bool,
+    /// References, each with its quota; without one where a worker had it already.
+    pub(super) references: Vec<(Option<usize>, Reference)>,
+}
+
+impl Settled {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Finished => "finished",
+            Self::Gone => "gone",
+            Self::Waits => "waits",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+impl Broker {
+    pub(super) fn new(
+        name: &'static str,
+        options: RedisOptions,
+        ledger: &str,
+        wakes: &Arc<Wakes>,
+    ) -> Arc<Self> {
+        let options = options.prefix_unless_set(keys::PREFIX).answer_within(ANSWER_MAX);
+        let stem = keys::stem(options.key_prefix(), ledger);
+        Self::on(name, Arc::new(options), stem, Arc::default(), Arc::clone(wakes))
+    }
+
+    fn on(
+        name: &'static str,
+        options: Arc<RedisOptions>,
+        stem: String,
+        standing: Arc<Standing>,
+        wakes: Arc<Wakes>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            name,
+            stem,
+            link: Link::new(Arc::clone(&options)),
+            options,
+            standing,
+            wakes,
+            ears: Ears::default(),
+            waiter: Waiter::default(),
+            numbers: Mutex::default(),
+            unsettled: Mutex::default(),
+        })
+    }
+
+    /// The same broker on a connection of its own.
+    pub(super) fn another(&self) -> Arc<Self> {
+        let (options, standing) = (Arc::clone(&self.options), Arc::clone(&self.standing));
+        Self::on(self.name, options, self.stem.clone(), standing, Arc::clone(&self.wakes))
+    }
+
+    /// In front of all keys.
+    pub(super) fn stem(&self) -> &str {
+        &self.stem
+    }
+
+    /// Who waits for a single list.
+    pub(super) fn waiter(&self) -> &Waiter {
+        &self.waiter
+    }
+
+    pub(super) fn is_away(&self) -> bool {
+        self.standing.is_away.load(Ordering::Relaxed)
+    }
+
+    /// How many references have led nowhere since the store was opened.
+    pub(super) fn dropped_count(&self) -> u64 {
+        self.standing.dropped_count.load(Ordering::Relaxed)
+    }
+
+    /// Pushes references, in the order given; false where not all are known to have arrived.
+    pub(super) async fn push(&self, references: &[Reference]) -> bool {
+        for some in references.chunks(PUSHED_AT_ONCE) {
+            let mut call = scripts::PUSH.on(&[&self.stem]);
+            some.iter().for_each(|one| call.add(reference::write(one)));
+            if self.is_away() || self.ask(call).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes references for a worker, and tells what became of those before.
+    pub(super) async fn take(
+        &self,
+        worker: &WorkerId,
+        wanted: Amount,
+        shares: &[Share],
+    ) -> Result<Taken> {
+        let settled = self.unsettled.lock().remove(worker).unwrap_or_default();
+        let call = scripts::TAKE.on(&[&self.stem]).arg(worker.as_str());
+        let call = call.arg(wanted.tasks).arg(wanted.suspects);
+        let mut call = call.arg(i32::from(wanted.looks_back)).arg(settled.len());
+        for (how, text) in &settled {
+            call.add(how.as_str());
+            call.add(text);
+        }
+        for share in shares {
+            call.add(share.at_most);
+            call.add(share.lanes.len());
+            share.lanes.iter().for_each(|(queue, lane)| call.add(format!("{queue}:{lane}")));
+        }
+        let reply = match self.ask(call).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                // Told again with the next take; twice does no harm.
+                self.unsettled.lock().entry(worker.clone()).or_default().extend(settled);
+                return Err(error);
+            }
+        };
+        let mut parts = reply.list()?;
+        let told = next(&mut parts, "take")?.number()?;
+        let (is_known, has_more) = (told & 1 != 0, told & 2 != 0);
+        let awaited = reference::read(&next(&mut parts, "take")?.text()?);
+        let mut references = Vec::new();
+        while let Some(number) = parts.next() {
+            let at =
+                usize::try_from(number.number()?).ok().and_then(|number| number.checked_sub(1));
+            let quota = at.and_then(|at| shares.get(at)).map(|share| share.quota);
+            let text = next(&mut parts, "take")?.text()?;
+            match reference::read(&text) {
+                Some(reference) => references.push((quota, reference)),
+                None => {
+                    tracing::warn!(text, broker = self.name, "what is no reference is dropped");
+                    let gone = (Settled::Gone, text);
+                    self.unsettled.lock().entry(worker.clone()).or_default().push(gone);
+                }
+            }
+        }
+        Ok(Taken { is_known, awaited, has_more, references })
+    }
+
+    /// Notes what became of references. What others wait for is told at once, the rest along with the
+    /// next take or after a moment.
+    pub(super) async fn settle(&self, worker: &WorkerId, settled: Vec<(Settled, Reference)>) {
+        if settled.is_empty() {
+            return;
+        }
+        let dropped_count = settled.iter().filter(|(how, _)| *how == Settled::Gone).count();
+        let dropped_count = u64::try_from(dropped_count).unwrap_or(0);
+        self.standing.dropped_count.fetch_add(dropped_count, Ordering::Relaxed);
+        let is_urgent =
+            settled.iter().any(|(how, _)| matches!(how, Settled::Waits | Settled::Paused));
+        let is_first = {
+            let mut unsettled = self.unsettled.lock();
+            let all = unsettled.entry(worker.clone()).or_default();
+            let is_first = all.is_empty();
+            all.extend(settled.iter().map(|(how, one)| (*how, reference::write(one))));
+            is_first
+        };
+        if is_urgent {
+            self.flush(worker).await;
+        } else if is_first && let Some(this) = self.this.upgrade() {
+            let worker = worker.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(SETTLE_AFTER).await;
+                this.flush(&worker).await;
+            });
+        }
+    }
+
+    /// Tells what became of references, if that is still untold.
+    async fn flush(&self, worker: &WorkerId) {
+        let is_untold = self.unsettled.lock().contains_key(worker);
+        if is_untold && !self.is_away() {
+            // A failure is noted where it is met, and the rest kept.
+            drop(self.take(worker, Amount::default(), &[]).await);
+        }
+    }
+
+    /// Notes a worker's sign of life.
+    pub(super) async fn beat(&self, worker: &WorkerId, lease: Duration) {
+        let mut beat = redis::cmd("SET");
+        beat.arg(keys::beat(&self.stem, worker)).arg(1);
+        beat.arg("PX").arg(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(1));
+        let mut list = redis::cmd("SADD");
+        list.arg(keys::workers(&self.stem)).arg(worker.as_str());
+        for command in [beat, list] {
+            if self.is_away() || self.command("beat", &command).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Gives back what a worker has taken that is gone.
+    pub(super) async fn reclaim(&self, worker: &str) {
+        self.unsettled.lock().remove(&WorkerId::new(worker));
+        let call = scripts::RECLAIM.on(&[&self.stem]).arg(worker);
+        if !self.is_away() {
+            drop(self.ask(call).await);
+        }
+    }
+
+    /// Gives back what workers have taken whose heartbeat is over.
+    pub(super) async fn reclaim_all(&self) -> Result<i64> {
+        self.ask(scripts::RECLAIM.on(&[&self.stem])).await?.number()
+    }
+
+    /// The workers that may have lists here.
+    pub(super) async fn workers(&self) -> Result<Vec<String>> {
+        let mut command = redis::cmd("SMEMBERS");
+        command.arg(keys::workers(&self.stem));
+        let value = match self.command("read the workers", &command).await? {
+            Value::Set(members) => Value::Array(members),
+            other => other,
+        };
+        Reply::new("read the workers", value).list()?.map(Reply::text).collect()
+    }
+
+    /// Lets references of queues be taken, or not: by their numbers, and whether they are paused.
+    pub(super) async fn pause(&self, queues: &[(i32, bool)]) {
+        let mut call = scripts::PAUSE.on(&[&self.stem]);
+        for (queue, is_paused) in queues {
+            call.add(*queue);
+            call.add(i32::from(*is_paused));
+        }
+        if !self.is_away() {
+            drop(self.ask(call).await);
+        }
+    }
+
+    /// Forgets the references of a lane, which are about to be pushed anew.
+    pub(super) async fn clear(&self, queue: i32, lane: i16) -> Result<()> {
+        let mut command = redis::cmd("DEL");
+        command.arg(keys::list(&self.stem, queue, lane));
+        self.command("clear a lane", &command).await.map(drop)
+    }
+
+    /// How many references of these lanes there are.
+    pub(super) async fn count(&self, lanes: &[(i32, i16)]) -> Result<Vec<i64>> {
+        let mut call = scripts::COUNT.on(&[&self.stem]);
+        lanes.iter().for_each(|(queue, lane)| call.add(format!("{queue}:{lane}")));
+        self.ask(call).await?.list()?.map(Reply::number).collect()
+    }
+
+    /// What tells this broker from one that has lost something: the run of its server, and a key of its
+    /// own, which is made if it is not there.
+    pub(super) async fn generation(&self) -> Result<String> {
+        let mut make = redis::cmd("SET");
+        make.arg(keys::generation(&self.stem))
+            .arg(format!("{:032x}", fastrand::u128(..)))
+            .arg("NX");
+        self.command("name the generation", &make).await?;
+        let mut read = redis::cmd("GET");
+        read.arg(keys::generation(&self.stem));
+        let own = self.command("read the generation", &read).await?;
+        let own = Reply::new("read the generation", own).text()?;
+        let mut about = redis::cmd("INFO");
+        about.arg("server");
+        let about = Reply::new("ask for the run", self.command("ask for the run", &about).await?);
+        let about = about.text()?;
+        let run = about.lines().find_map(|line| line.trim().strip_prefix("run_id:"));
+        Ok(format!("{} {own}", run.unwrap_or_default()))
+    }
+
+    /// Learns the numbers of queues that someone waits for.
+    pub(super) fn learn(&self, numbers: &HashMap<QueueName, i32>) {
+        let mut known = self.numbers.lock();
+        known.extend(numbers.iter().map(|(queue, number)| (queue.clone(), *number)));
+    }
+
+    async fn ask(&self, call: Call) -> Result<Reply> {
+        let name = call.script.name;
+        let value = self.answered(name, self.link.call(call)).await?;
+        Ok(Reply::new(name, value))
+    }
+
+    async fn command(&self, operation: &str, command: &Cmd) -> Result<Value> {
+        self.answered(operation, self.link.command(operation, command)).await
+    }
+
+    /// Waits for an answer; where there is none, the broker is away.
+    async fn answered(
+        &self,
+        operation: &str,
+        call: impl Future<Output = Result<Value>>,
+    ) -> Result<Value> {
+        let answer = tokio::time::timeout(ANSWER_MAX, call).await.unwrap_or_else(|cause| {
+            let text = format!("{operation} at broker {}: no answer in {ANSWER_MAX:?}", self.name);
+            Err(Error::new(ErrorKind::Unavailable, text).because(cause))
+        });
+        answer.inspect_err(|error| self.lose(error))
+    }
+
+    fn lose(&self, error: &Error) {
+        if self.standing.is_away.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::warn!(
+            broker = self.name,
+            error = error.chain(),
+            "a broker is away; tasks are claimed from the database meanwhile"
+        );
+        // Whoever waits at the broker hears nothing more from it.
+        self.wakes.ring_all();
+        tokio::spawn(knock(self.this.clone(), Arc::clone(&self.standing)));
+    }
+}
+
+/// Tries to reach a broker until it answers.
+async fn knock(broker: Weak<Broker>, standing: Arc<Standing>) {
+    let mut pause = KNOCK_MIN;
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(KNOCK_MAX);
+        let Some(broker) = broker.upgrade() else {
+            // Other handles will see for themselves.
+            standing.is_away.store(false, Ordering::Relaxed);
+            return;
+        };
+        // A script, since a server that takes none is of no use.
+        let call = scripts::PUSH.on(&[&broker.stem]);
+        let asked = tokio::time::timeout(ANSWER_MAX, broker.link.call(call)).await;
+        if matches!(asked, Ok(Ok(_))) {
+            tracing::info!(broker = broker.name, "a broker is back");
+            standing.is_away.store(false, Ordering::Relaxed);
+            broker.wakes.ring_all();
+            return;
+        }
+    }
+}
+
+impl Listening for Broker {
+    fn this(&self) -> Weak<Self> {
+        self.this.clone()
+    }
+
+    fn ears(&self) -> &Ears {
+        &self.ears
+    }
+
+    fn server(&self) -> &Arc<RedisOptions> {
+        &self.options
+    }
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn wakes(&self) -> &Wakes {
+        &self.wakes
+    }
+
+    fn bells(&self, queue: &QueueName) -> Vec<String> {
+        let number = self.numbers.lock().get(queue).copied();
+        number.map(|number| keys::bell(&self.stem, number)).into_iter().collect()
+    }
+
+    fn poke_stem(&self, _queue: &QueueName) -> String {
+        self.stem.clone()
+    }
+
+    fn block(_silences: u32) -> Duration {
+        BLOCK_MAX
+    }
+
+    /// Whoever waits looks by itself now and then: a bell may have been lost with its hearer.
+    async fn look_for_work(&self, queues: Vec<QueueName>) -> Vec<QueueName> {
+        queues
+    }
+}

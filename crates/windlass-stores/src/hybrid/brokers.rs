@@ -1,0 +1,141 @@
+//! The brokers of a store: one for all priorities, or one for the urgent ones and one for the rest.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use windlass_core::store::{Finding, Severity};
+use windlass_core::{Priority, QueueName, WorkerId};
+
+use super::broker::Broker;
+use super::options::HybridOptions;
+use super::single::Wishes;
+use crate::postgres::outbox::{Carrier, Made};
+use crate::redis::ears;
+use crate::wakes::Wakes;
+
+/// The lanes from this one on are urgent: twice the priority, and one more for suspects.
+const URGENT_FROM: i16 = 4;
+
+/// How a broker is, as this process sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrokerState {
+    /// `high`, `low`, or `all` where there is only one.
+    pub name: &'static str,
+    /// It answers.
+    pub is_up: bool,
+    /// References of it that led nowhere, since the store was opened.
+    pub dropped_count: u64,
+}
+
+pub(super) struct Brokers {
+    /// The urgent one first.
+    all: Vec<Arc<Broker>>,
+}
+
+impl Brokers {
+    pub(super) fn new(options: &HybridOptions, ledger: &str, wakes: &Arc<Wakes>) -> Arc<Self> {
+        let make = |(name, server): (&'static str, _)| Broker::new(name, server, ledger, wakes);
+        Arc::new(Self { all: options.servers().into_iter().map(make).collect() })
+    }
+
+    /// The same brokers on connections of their own.
+    pub(super) fn another(&self) -> Arc<Self> {
+        Arc::new(Self { all: self.all.iter().map(|broker| broker.another()).collect() })
+    }
+
+    /// Their names, the urgent one first.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.all.iter().map(|broker| broker.name).collect()
+    }
+
+    /// All of them, the urgent one first.
+    pub(super) fn all(&self) -> &[Arc<Broker>] {
+        &self.all
+    }
+
+    /// The number of the broker of a lane.
+    pub(super) fn number_of(&self, lane: i16) -> usize {
+        usize::from(lane < URGENT_FROM).min(self.all.len() - 1)
+    }
+
+    /// The number of the broker of a priority.
+    pub(super) fn number_for(&self, priority: Priority) -> usize {
+        self.number_of(i16::from(priority.as_number()) * 2)
+    }
+
+    /// Begins to wait for work in these queues.
+    pub(super) fn listen(
+        &self,
+        queues: &[QueueName],
+        numbers: &HashMap<QueueName, i32>,
+        wishes: &Wishes,
+    ) {
+        for (at, broker) in self.all.iter().enumerate() {
+            broker.learn(numbers);
+            ears::listen(&**broker, queues);
+            let only = wishes.only(numbers, |priority| self.number_for(priority) == at);
+            broker.waiter().wait_for(broker, only);
+        }
+    }
+
+    pub(super) async fn beat(&self, worker: &WorkerId, lease: Duration) {
+        join_all(self.all.iter().map(|broker| broker.beat(worker, lease))).await;
+    }
+
+    /// Gives back what a worker has taken that is gone.
+    pub(super) async fn reclaim(&self, worker: &str) {
+        join_all(self.all.iter().map(|broker| broker.reclaim(worker))).await;
+    }
+
+    pub(super) async fn pause(&self, queues: &[(i32, bool)]) {
+        join_all(self.all.iter().map(|broker| broker.pause(queues))).await;
+    }
+
+    /// How they are.
+    pub(super) fn states(&self) -> Vec<BrokerState> {
+        let state = |broker: &Arc<Broker>| BrokerState {
+            name: broker.name,
+            is_up: !broker.is_away(),
+            dropped_count: broker.dropped_count(),
+        };
+        self.all.iter().map(state).collect()
+    }
+
+    /// What an operator should know.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let away = self.all.iter().filter(|broker| broker.is_away());
+        let finding = |broker: &Arc<Broker>| Finding {
+            severity: Severity::Warning,
+            subject: "broker",
+            text: format!(
+                "broker {} is away: its tasks are claimed from the database directly",
+                broker.name
+            ),
+            advice: "start it, or look at the network; nothing is lost meanwhile".into(),
+        };
+        away.map(finding).collect()
+    }
+}
+
+#[async_trait]
+impl Carrier for Brokers {
+    async fn carry(&self, made: Vec<Made>) -> Vec<Made> {
+        let mut shares = vec![Vec::new(); self.all.len()];
+        for one in made {
+            shares[self.number_of(one.reference.lane)].push(one);
+        }
+        // All at once: one that is slow holds up nobody but its own.
+        let pushing = self.all.iter().zip(shares).map(|(broker, share)| async move {
+            let references: Vec<_> = share.iter().map(|one| one.reference).collect();
+            if broker.push(&references).await { share } else { Vec::new() }
+        });
+        join_all(pushing).await.concat()
+    }
+
+    fn carries_all(&self) -> bool {
+        !self.all.iter().any(|broker| broker.is_away())
+    }
+}

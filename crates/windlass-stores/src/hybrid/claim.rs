@@ -1,0 +1,202 @@
+//! Claims through the brokers: references are taken first, and what they lead to is claimed from the
+//! ledger. Priorities whose broker is away are claimed from the ledger directly.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use windlass_core::store::{ClaimParams, PrioritySet, Quota};
+use windlass_core::{Claimed, Priority, Result};
+
+use super::Shared;
+use super::broker::Settled;
+use super::take::Haul;
+use crate::postgres::brokered::{Given, Unused, Wanted, segments};
+use crate::postgres::outbox::Reference;
+
+/// How often a claim goes on after references that led nowhere.
+const ROUNDS_MAX: usize = 4;
+/// How long a claim waits for what others leave over: at first, at last if they do not get on, and all
+/// in all.
+const REST_PAUSE_MIN: Duration = Duration::from_millis(1);
+const REST_PAUSE_MAX: Duration = Duration::from_millis(128);
+const REST_MAX: Duration = Duration::from_secs(3);
+
+/// What a claim by references has brought.
+pub(super) struct Landed {
+    tasks: Vec<Claimed>,
+    /// Some reference led nowhere.
+    has_missed: bool,
+}
+
+impl Shared {
+    pub(super) async fn claim(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
+        if params.quotas.is_empty() {
+            return self.claim_once(params).await;
+        }
+        let mut tasks: Vec<Claimed> = Vec::new();
+        // A queue that is named again waits for its first turn: a reference is taken once.
+        for segment in segments(&params.quotas) {
+            let suspects = tasks.iter().filter(|task| task.is_suspect()).count();
+            let part = ClaimParams {
+                quotas: segment.into_iter().map(|at| params.quotas[at].clone()).collect(),
+                limit: params.limit.saturating_sub(tasks.len()),
+                suspects_at_most: params.suspects_at_most.saturating_sub(suspects),
+                worker: params.worker.clone(),
+            };
+            if part.limit == 0 && !tasks.is_empty() {
+                break;
+            }
+            match self.claim_once(&part).await {
+                Ok(some) => tasks.extend(some),
+                // What was claimed before must not be lost with the rest.
+                Err(error) if tasks.is_empty() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(error = error.chain(), "a claim was cut short");
+                    break;
+                }
+            }
+        }
+        Ok(tasks)
+    }
+
+    /// Claims from queues that are each named once.
+    async fn claim_once(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
+        let turn = self.turns.begin(&params.worker);
+        let mut haul = self.take(params, turn.is_alone).await?;
+        let (begun, mut pause) = (Instant::now(), REST_PAUSE_MIN);
+        while haul.wanted.is_empty() && !haul.awaited.is_empty() {
+            if pause > REST_PAUSE_MAX || begun.elapsed() > REST_MAX {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            let next = self.take(params, false).await?;
+            pause = if next.awaited == haul.awaited { pause * 2 } else { REST_PAUSE_MIN };
+            haul = next;
+        }
+        self.claim_haul(params, haul).await
+    }
+
+    /// Claims what was taken, and from the ledger what no broker can give.
+    pub(super) async fn claim_haul(
+        &self,
+        params: &ClaimParams,
+        haul: Haul,
+    ) -> Result<Vec<Claimed>> {
+        let mut tasks = Vec::new();
+        if !haul.wanted.is_empty() {
+            let claiming = self.ledger.claim_by(params.clone(), Some(haul.wanted.clone()));
+            let landed = self.receive(params, &haul.wanted, claiming.await).await?;
+            tasks = self.fill(params, landed).await;
+        }
+        if haul.is_complete() {
+            if tasks.is_empty() && (haul.is_unknown || params.quotas.is_empty()) {
+                self.ledger.check_claimer(params.worker.clone()).await?;
+            }
+            return Ok(tasks);
+        }
+        let Some(rest) = rest_of(params, &tasks, &haul.direct) else { return Ok(tasks) };
+        match self.ledger.claim_by(rest, None).await {
+            Ok(given) => tasks.extend(given.tasks),
+            // What was claimed before must not be lost with the rest.
+            Err(error) if tasks.is_empty() => return Err(error),
+            Err(error) => tracing::warn!(error = error.chain(), "a claim was cut short"),
+        }
+        Ok(tasks)
+    }
+
+    /// Goes on where references led nowhere and kept others from being taken.
+    pub(super) async fn fill(&self, params: &ClaimParams, landed: Landed) -> Vec<Claimed> {
+        let Landed { mut tasks, mut has_missed } = landed;
+        for _ in 0..ROUNDS_MAX {
+            let rest = rest_of(params, &tasks, &Priority::DESCENDING);
+            let Some(rest) = rest.filter(|_| has_missed) else { break };
+            let Ok(haul) = self.take(&rest, false).await else { break };
+            if haul.wanted.is_empty() {
+                break;
+            }
+            let claiming = self.ledger.claim_by(rest.clone(), Some(haul.wanted.clone()));
+            match self.receive(&rest, &haul.wanted, claiming.await).await {
+                Ok(more) => {
+                    tasks.extend(more.tasks);
+                    has_missed = more.has_missed;
+                }
+                // What was claimed before must not be lost with the rest.
+                Err(error) => {
+                    tracing::warn!(error = error.chain(), "a claim was cut short");
+                    break;
+                }
+            }
+        }
+        tasks
+    }
+
+    /// Takes over what the ledger has answered, and tells the brokers.
+    pub(super) async fn receive(
+        &self,
+        params: &ClaimParams,
+        wanted: &[Wanted],
+        answer: Result<Given>,
+    ) -> Result<Landed> {
+        let settled: Vec<(Settled, Reference)> = match &answer {
+            // They are for others, who may have more luck.
+            Err(_) => wanted.iter().map(|one| (Settled::Waits, one.reference)).collect(),
+            Ok(given) => {
+                let unused: HashMap<_, _> = given.unused.iter().copied().collect();
+                let how = |one: &Wanted| match unused.get(&one.reference) {
+                    None => Settled::Claimed,
+                    Some(Unused::Gone) => Settled::Gone,
+                    Some(Unused::Waits) => Settled::Waits,
+                    Some(Unused::Paused) => Settled::Paused,
+                };
+                wanted.iter().map(|one| (how(one), one.reference)).collect()
+            }
+        };
+        let used = settled.iter().filter(|(how, _)| *how == Settled::Claimed);
+        let used: Vec<_> = used.map(|(_, reference)| *reference).collect();
+        let tasks = answer.as_ref().map(|given| given.tasks.as_slice()).unwrap_or_default();
+        self.holding.begin(&params.worker, tasks, used);
+        for (one, (how, _)) in wanted.iter().zip(&settled) {
+            if matches!(how, Settled::Waits | Settled::Paused) {
+                self.wishes.note_put_back(&params.quotas[one.quota].queue);
+            }
+        }
+        let has_missed = settled.iter().any(|(how, _)| *how == Settled::Gone);
+        self.settle(params, settled).await;
+        answer.map(|given| Landed { tasks: given.tasks, has_missed })
+    }
+
+    async fn settle(&self, params: &ClaimParams, settled: Vec<(Settled, Reference)>) {
+        for (at, broker) in self.brokers.all().iter().enumerate() {
+            let is_its = |one: &&(Settled, Reference)| self.brokers.number_of(one.1.lane) == at;
+            let its = settled.iter().filter(is_its).copied().collect();
+            broker.settle(&params.worker, its).await;
+        }
+    }
+}
+
+/// What is left of a claim for these priorities; nothing when there is nothing left.
+fn rest_of(params: &ClaimParams, tasks: &[Claimed], direct: &[Priority]) -> Option<ClaimParams> {
+    let limit = params.limit.checked_sub(tasks.len()).filter(|limit| *limit > 0)?;
+    let suspects = tasks.iter().filter(|task| task.is_suspect()).count();
+    let mut quotas = params.quotas.clone();
+    for task in tasks {
+        let is_its = |quota: &&mut Quota| {
+            let is_wanted = quota.queue == task.queue && quota.priorities.contains(task.priority);
+            is_wanted && quota.at_most > 0
+        };
+        if let Some(quota) = quotas.iter_mut().find(is_its) {
+            quota.at_most -= 1;
+        }
+    }
+    for quota in &mut quotas {
+        let wanted: Vec<_> =
+            quota.priorities.descending().filter(|one| direct.contains(one)).collect();
+        quota.priorities = PrioritySet::of(&wanted);
+    }
+    Some(ClaimParams {
+        quotas,
+        limit,
+        suspects_at_most: params.suspects_at_most.saturating_sub(suspects),
+        worker: params.worker.clone(),
+    })
+}

@@ -1,0 +1,219 @@
+//! Brokers that lose what they hold, go away or never were told: the ledger has all tasks, and each is given
+//! out once.
+
+#![cfg(all(feature = "postgres", feature = "redis"))]
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
+#[path = "subjects/hybrid.rs"]
+mod hybrid;
+#[path = "hybrid_faults/load.rs"]
+mod load;
+#[path = "hybrid_faults/notes.rs"]
+mod notes;
+#[path = "subjects/schema.rs"]
+mod schema;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::Arc;
+
+use hybrid::HybridSubject;
+use schema::connect;
+use windlass_core::store::{Depth, PrioritySet, Quota, WaitParams, Wake};
+use windlass_core::{Priority, State, TaskId};
+use windlass_testkit::draft::{draft, queue};
+use windlass_testkit::scene::{LEASE, SECOND, claim_of, completed};
+use windlass_testkit::servers::redis::Keeping;
+use windlass_testkit::{RedisServer, Scene};
+
+/// A broker of its own, and a scene on it.
+async fn stage(extra: &[&str]) -> (RedisServer, Scene, String) {
+    let server = RedisServer::start_with(Keeping::Nothing, extra);
+    let subject = HybridSubject::on(&[&server]).await;
+    let schema = subject.ledger.schema.clone();
+    (server, Scene::on(Arc::new(subject)), schema)
+}
+
+/// A number that SQL behind the store's back answers.
+async fn number(schema: &str, text: &str) -> i64 {
+    connect(schema).await.query_one(text, &[]).await.unwrap().get(0)
+}
+
+/// Claims until nothing comes; every task must come once.
+async fn claim_all(s: &Scene, expected: &[TaskId]) {
+    let worker = s.worker().await;
+    let mut given = Vec::new();
+    loop {
+        let some = s.claim_ids(&worker, 7).await;
+        if some.is_empty() {
+            break;
+        }
+        given.extend(some);
+    }
+    let distinct: BTreeSet<_> = given.iter().cloned().collect();
+    assert_eq!(distinct.len(), given.len(), "a task was given twice");
+    assert_eq!(distinct, expected.iter().cloned().collect(), "all tasks, and no others");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flushed_broker_is_told_of_everything_again() {
+    let (server, s, _) = stage(&[]).await;
+    s.promote().await;
+    let ids = s.submit_many(30).await;
+    server.operate(&["FLUSHALL"]).unwrap();
+    let worker = s.worker().await;
+    assert_eq!(s.claim_ids(&worker, 9).await, [], "its references are gone");
+    s.promote().await;
+    claim_all(&s, &ids).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_that_was_deleted_is_pushed_again_after_the_second_look() {
+    let (server, s, schema) = stage(&[]).await;
+    s.promote().await;
+    let ids = s.submit_many(30).await;
+    while number(&schema, "SELECT count(*) FROM outbox").await > 0 {
+        tokio::task::yield_now().await;
+    }
+    let script = "for _, key in ipairs(redis.call('KEYS', '*:l:*')) do redis.call('DEL', key) end";
+    server.operate(&["EVAL", script, "0"]).unwrap();
+    let worker = s.worker().await;
+    s.promote().await;
+    assert_eq!(s.claim_ids(&worker, 9).await, [], "once may be chance");
+    s.promote().await;
+    claim_all(&s, &ids).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_broker_tasks_are_claimed_directly_and_it_comes_back_by_itself() {
+    let (server, s, _) = stage(&[]).await;
+    s.promote().await;
+    let before = s.submit_many(5).await;
+    server.kill();
+    let during = s.submit_many(5).await;
+    claim_all(&s, &[before, during].concat()).await;
+    let is_away = async || {
+        let findings = s.store.inspect(Depth::Ping).await.unwrap().findings;
+        findings.iter().any(|finding| finding.subject == "broker")
+    };
+    assert!(is_away().await, "that is told");
+    server.launch();
+    while is_away().await {
+        tokio::task::yield_now().await;
+    }
+    s.promote().await;
+    let after = s.submit_many(5).await;
+    claim_all(&s, &after).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_submit_is_pushed_by_the_leader() {
+    let (_server, s, schema) = stage(&[]).await;
+    s.promote().await;
+    let client = connect(&schema).await;
+    let row = client.query_one("SELECT enqueue('mail', queue => 'main')", &[]).await.unwrap();
+    let id = TaskId::new(row.get::<_, String>(0));
+    // As if a second had passed since.
+    client.execute("UPDATE outbox SET made_at = 0", &[]).await.unwrap();
+    s.promote().await;
+    claim_all(&s, &[id]).await;
+    assert_eq!(number(&schema, "SELECT count(*) FROM outbox").await, 0);
+}
+
+/// Whatever makes a row of `ready` leaves a note of it; a push takes it away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_way_to_become_pending_leaves_a_reference_and_no_note() {
+    let (_server, s, schema) = stage(&[]).await;
+    let done = s.bring(draft(), State::Completed).await;
+    s.rerun(&done).await;
+    let batch = s.submit_many(9).await;
+    s.cancel(&batch[4]).await;
+    let later = s.submit(draft().after(SECOND)).await;
+    s.advance(SECOND);
+    s.promote().await;
+    let worker = s.worker().await;
+    let held = s.claim_ids(&worker, 2).await;
+    s.leave(&worker).await;
+    let lost = s.worker().await;
+    s.claim_ids(&lost, 2).await;
+    s.advance(LEASE + SECOND);
+    s.expire().await;
+    assert_eq!(held.len(), 2);
+    let mut expected = batch;
+    expected.remove(4);
+    expected.extend([later, done]);
+    claim_all(&s, &expected).await;
+    while number(&schema, "SELECT count(*) FROM outbox").await > 0 {
+        tokio::task::yield_now().await;
+    }
+    let sum = "SELECT coalesce(sum(rows), 0)::int8 FROM ready_count";
+    assert_eq!(number(&schema, sum).await, 0, "all rows were counted in and out");
+}
+
+/// With one list to wait for it is the list itself that is waited for, by either name of the move.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_list_is_waited_for_by_a_move_whatever_the_server_calls_it() {
+    for extra in [&[][..], &["--rename-command", "BLMOVE", ""]] {
+        let (server, s, _) = stage(extra).await;
+        let worker = s.worker().await;
+        let mut params = claim_of(&worker, 9);
+        let priorities = PrioritySet::of(&[Priority::Normal]);
+        params.quotas = vec![Quota { priorities, ..Quota::of(queue("main"), 9) }];
+        let claim = s.store.claim(params.clone()).await.unwrap();
+        let (store, since) = (Arc::clone(&s.store), Some(claim.mark));
+        let wait = WaitParams {
+            queues: vec![queue("main")],
+            since,
+            at_most: LEASE,
+            ..WaitParams::default()
+        };
+        let waiting = tokio::spawn(async move { store.wait(wait).await.unwrap() });
+        // Both the bell and the list are waited for.
+        loop {
+            let clients = server.operate(&["INFO", "clients"]).unwrap();
+            if clients.contains("blocked_clients:2") {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let elsewhere = s.elsewhere().await;
+        let id = elsewhere.submit(draft()).await;
+        assert_eq!(waiting.await.unwrap(), Wake::Work);
+        let moved = server.operate(&["EVAL", "return #redis.call('KEYS', '*:taken:*')", "0"]);
+        assert_eq!(moved.unwrap(), ":1\r\n", "it is in the worker's own list");
+        let given = s.store.claim(params).await.unwrap().tasks;
+        assert_eq!(given.iter().map(|task| task.id.clone()).collect::<Vec<_>>(), [id]);
+        let run = s.transition(&given[0], completed());
+        s.apply(&worker, vec![run]).await;
+    }
+}
+
+/// What is urgent goes by a broker of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_broker_of_low_tasks_does_not_keep_urgent_ones() {
+    let (high, low) = (RedisServer::start(Keeping::Nothing), RedisServer::start(Keeping::Nothing));
+    let s = Scene::on(Arc::new(HybridSubject::on(&[&high, &low]).await));
+    let worker = s.worker().await;
+    let normal = s.submit_many(100).await;
+    signal(&low, "STOP");
+    let urgent = s.submit(draft().priority(Priority::Critical)).await;
+    let given = s.claim_ids(&worker, 1).await;
+    assert_eq!(given, [urgent], "the urgent one, and nothing is asked of the other broker");
+    let next = s.submit(draft().priority(Priority::High)).await;
+    let given = s.claim_ids(&worker, 9).await;
+    assert_eq!(given.first(), Some(&next), "an urgent one comes first, with or without others");
+    let mut seen = given;
+    while seen.len() <= normal.len() {
+        let more = s.claim_ids(&worker, 9).await;
+        seen.extend(more);
+    }
+    assert!(normal.iter().all(|id| seen.contains(id)), "and the others from the ledger");
+    signal(&low, "CONT");
+}
+
+/// Sends a signal to a server.
+fn signal(server: &RedisServer, name: &str) {
+    let pid = server.pid().unwrap().to_string();
+    let sent = Command::new("kill").args(["-s", name, &pid]).status().unwrap();
+    assert!(sent.success());
+}
