@@ -1,5 +1,6 @@
 //! The command line: which commands there are, and what they share.
 
+mod audit;
 mod bench;
 mod bulk;
 mod completion;
@@ -17,6 +18,7 @@ mod queue;
 mod serve;
 mod stats;
 mod task;
+mod token;
 mod wait;
 mod worker;
 mod workers;
@@ -105,6 +107,14 @@ enum Command {
     Workers(workers::Command),
     /// Count tasks, queues and workers.
     Stats(stats::Args),
+    /// Make, list and revoke the access tokens of servers on a store.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  windlass token create --name ann --scope admin"
+    )]
+    Token(token::Command),
+    /// Show who changed what, oldest first.
+    Audit(audit::Args),
     /// Look for anything wrong in a store, and say what to do about it.
     Doctor(doctor::Args),
     /// Ask whether a server, or a store, is ready; for health checks.
@@ -165,6 +175,8 @@ pub(crate) async fn run(cli: Cli) -> Done {
         Command::Dlq(command) => dlq::run(command, &Desk::set(globals)?).await,
         Command::Workers(command) => workers::run(command, &Desk::set(globals)?).await,
         Command::Stats(args) => stats::run(args, &Desk::set(globals)?).await,
+        Command::Token(command) => token::run(command, &Desk::set(globals)?).await,
+        Command::Audit(args) => audit::run(args, &Desk::set(globals)?).await,
         Command::Doctor(args) => doctor::run(args, &Desk::set(globals)?).await,
         Command::Health(args) => health::run(args, globals).await,
         Command::Migrate(command) => migrate::run(command, &Desk::set(globals)?).await,

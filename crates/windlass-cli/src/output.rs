@@ -160,7 +160,7 @@ pub(crate) fn values(list: &List) -> Done<Vec<Value>> {
 
 fn tell_of_more(list: &List) {
     if let Some(cursor) = &list.next_cursor {
-        tell!("there is more: --cursor {}, or --all", for_a_shell(cursor));
+        tell!("there is more: --cursor {}", for_a_shell(cursor));
     }
 }
 

@@ -63,6 +63,36 @@ fn without_ages(mut value: Value) -> Value {
 }
 
 #[test]
+fn tokens_are_made_listed_and_revoked() {
+    let place = Place::new();
+    let create = ["token", "create", "--name", "mailer", "--scope", "work,read"];
+    let limits = ["--queue", "mail*", "--queue", "post", "--rate", "9"];
+    let made = place.run(&[&create[..], &limits].concat()).exits(0).json();
+    assert_eq!(made["scopes"], json!(["read", "work"]));
+    assert_eq!((&made["queues"], &made["rate"]), (&json!(["mail*", "post"]), &json!(9)));
+    let (id, text) = (made["id"].as_str().expect("an id"), made["token"].as_str());
+    assert!(text.is_some_and(|text| text.starts_with(&format!("wl_{id}_"))), "{made}");
+    let listed = place.run(&["token", "list"]).exits(0).json();
+    let mut expected = made.clone();
+    expected.as_object_mut().expect("an object").remove("token");
+    assert_eq!(listed["data"], json!([expected]));
+    let table = place.run(&["token", "list", "-o", "table"]).exits(0);
+    assert!(table.out.contains("mail*,post") && table.out.contains("good"), "{table}");
+    place.run(&["token", "revoke", id]).exits(0);
+    place.run(&["token", "revoke", "001122334455"]).exits(3);
+    let table = place.run(&["token", "list", "-o", "table"]).exits(0);
+    assert!(table.out.contains("revoked"), "{table}");
+    let audit = place.run(&["audit", "-o", "jsonl"]).exits(0).lines();
+    let told: Vec<_> = audit.iter().map(|entry| (&entry["by"], &entry["action"])).collect();
+    let local = json!("local");
+    assert_eq!(told, [(&local, &json!("token-create")), (&local, &json!("token-revoke"))]);
+    place.run(&["token", "revoke", id, "--purge"]).exits(0);
+    assert_eq!(place.run(&["token", "list"]).exits(0).json()["data"], json!([]));
+    place.run(&["token", "create", "--name", "x", "--scope", "root"]).exits(2);
+    place.run(&["token", "create", "--name", "x"]).exits(2);
+}
+
+#[test]
 fn a_payload_and_its_echo_stay_byte_for_byte() {
     let place = Place::new();
     let _server = place.dev(&[]);

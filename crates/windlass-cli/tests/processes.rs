@@ -5,9 +5,10 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{Place, Server};
+use support::{Place, Ran, Server, ran};
 
 /// Short, so that what a killed process held comes back while the test waits.
 const QUICK: &str = "\
@@ -244,4 +245,103 @@ fn worker(place: &Place, arguments: &[&str]) -> Child {
     }
     // Nobody reads on: a worker whose log goes nowhere works on, and ends in good order.
     child
+}
+
+#[test]
+fn serve_listens_elsewhere_only_with_a_token_or_when_told_that_it_is_insecure() {
+    let place = Place::new();
+    for command in ["serve", "dev"] {
+        let refused = place.run(&[command, "--port", "0", "--bind", "0.0.0.0"]).exits(2);
+        assert!(refused.err.contains("windlass token create"), "{refused}");
+    }
+    let insecure = place.start("serve", &["--bind", "0.0.0.0", "--insecure"]);
+    assert_eq!(insecure.get("/api/v1/stats").0, 200);
+    let token = new_token(&place, "admin");
+    let server = place.start("serve", &["--bind", "0.0.0.0"]);
+    assert_eq!(server.get("/api/v1/stats").0, 401);
+    assert_eq!(server.get("/healthz").0, 200);
+    with_token(&place, &server, &token, &["stats"]).exits(0);
+}
+
+fn new_token(place: &Place, scope: &str) -> String {
+    let made = place.run(&["token", "create", "--name", "ann", "--scope", scope]).exits(0);
+    made.json()["token"].as_str().expect("it is told once").to_owned()
+}
+
+fn with_token(place: &Place, server: &Server, token: &str, arguments: &[&str]) -> Ran {
+    let mut command = place.command();
+    // Whatever any library says at its loudest.
+    command.env("WINDLASS_TOKEN", token).env("WINDLASS_LOG", "trace");
+    command.args(arguments).args(["--server", &server.url]);
+    ran(command.output().expect("it runs"))
+}
+
+#[test]
+fn the_secret_of_a_token_appears_nowhere() {
+    let place = Place::new();
+    let token = new_token(&place, "admin");
+    let secret = token.rsplit('_').next().expect("three parts");
+    let mut process = place.command();
+    process.env("WINDLASS_LOG", "trace");
+    let server = place.start_with(process, "serve", &[]);
+    let task = with_token(&place, &server, &token, &["enqueue", "noop"]).exits(0);
+    let id = task.json()["id"].as_str().expect("an id").to_owned();
+    let mut told = vec![task];
+    for (arguments, code) in [
+        (&["token", "list"][..], 0),
+        (&["audit"], 0),
+        (&["task", "show", &id], 0),
+        (&["task", "show", "no-such-task"], 3),
+        (&["config", "show"], 0),
+    ] {
+        told.push(with_token(&place, &server, &token, arguments).exits(code));
+    }
+    // A letter too many: what is refused is not repeated either.
+    told.push(with_token(&place, &server, &format!("{token}0"), &["stats"]).exits(5));
+    told.push(with_token(&place, &server, &token.replace("wl_", "wl-"), &["stats"]).exits(5));
+    let mut waiting = place.command();
+    waiting.args(["task", "wait", &id, "--server", &server.url]).env("WINDLASS_TOKEN", &token);
+    let mut waiting = waiting.stdout(Stdio::null()).spawn().expect("it starts");
+    for process in std::fs::read_dir("/proc").expect("a list of processes").flatten() {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&line).contains(secret), "{:?}", process.path());
+    }
+    waiting.kill().and_then(|()| waiting.wait()).expect("it ends");
+    let log = server.end();
+    assert!(log.contains("INFO"), "there is a log: {log}");
+    assert!(!log.contains(secret), "{log}");
+    for ran in told {
+        assert!(!ran.out.contains(secret) && !ran.err.contains(secret), "{ran}");
+    }
+    for file in std::fs::read_dir(place.path()).expect("its folder").flatten() {
+        let kept = std::fs::read(file.path()).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&kept).contains(secret), "{:?}", file.path());
+    }
+}
+
+/// Another process tells nobody when it has looked: it is asked until it has.
+#[track_caller]
+fn eventually(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "not within a minute");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_token_made_or_revoked_in_the_store_counts_at_a_running_server() {
+    let place = Place::new();
+    let server = place.start("serve", &[]);
+    assert_eq!(server.get("/api/v1/stats").0, 200);
+    let token = new_token(&place, "read");
+    // Within 5 s; how long it may take here is up to the machine.
+    eventually(|| server.get("/api/v1/stats").0 == 401);
+    with_token(&place, &server, &token, &["stats"]).exits(0);
+    let told = with_token(&place, &server, &token, &["queue", "pause", "q"]).exits(5);
+    assert!(told.err.contains("operate"), "{told}");
+    let id = token.split('_').nth(1).expect("three parts");
+    place.run(&["token", "revoke", id]).exits(0);
+    eventually(|| with_token(&place, &server, &token, &["stats"]).code != 0);
+    with_token(&place, &server, &token, &["stats"]).exits(5);
 }

@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::{ErrorKind, State};
-use windlass_engine::{Configure, Context, Options};
+use windlass_core::store::{AUDIT, DocQuery, SaveDoc};
+use windlass_core::{ErrorKind, ManualClock, State};
+use windlass_engine::{Client, Configure, Context, Options};
 use windlass_testkit::Method;
-use windlass_testkit::fleet::{Do, Fleet, check_ended};
+use windlass_testkit::faults::FaultyStore;
+use windlass_testkit::fleet::{Do, Fleet, check_ended, memory_at};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -69,6 +72,26 @@ async fn old_dead_letters_go_on_being_removed_after_an_error() {
     tokio::time::sleep(SECOND * 20).await;
     assert_eq!(fleet.count(State::DeadLetter).await, 0);
     worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_on_record_for_90_days_is_removed_and_nothing_younger() {
+    let clock = Arc::new(ManualClock::default());
+    let (store, faults) = FaultyStore::around(memory_at(clock.clone()));
+    let note = |at: &str| {
+        let (class, key) = (AUDIT.into(), at.into());
+        SaveDoc { class, key, expected: None, body: Some("{}".into()) }
+    };
+    store.save(note("old")).await.unwrap();
+    clock.advance(SECOND * 60 * 60 * 24 * 89);
+    store.save(note("young")).await.unwrap();
+    clock.advance(SECOND * 60 * 60 * 24 * 2);
+    let client = Client::new(store.clone());
+    let (upkeep, ()) = tokio::join!(async { client.upkeep().start() }, faults.called(Method::Save));
+    upkeep.stop().await.unwrap();
+    let all = DocQuery::Class { class: AUDIT.into(), after: None, limit: 9 };
+    let left: Vec<_> = store.load(all).await.unwrap().into_iter().map(|left| left.key).collect();
+    assert_eq!(left, ["young"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,11 +21,12 @@ use tower::ServiceExt;
 use windlass_core::{Error, ErrorKind, Store};
 use windlass_engine::Client;
 
+use crate::access::{Arrival, Keyring};
 use crate::guard::RequestId;
 use crate::listen::Seat;
 use crate::problem::{Cause, Outcome, Problem, Slug};
 use crate::remote::Remote;
-use crate::routes;
+use crate::routes::{self, Route};
 
 /// Bodies that are larger than [`SMALL_BODY_BYTES`] share this much memory.
 const LARGE_BODIES_KIB: usize = 256 * 1024;
@@ -38,6 +39,7 @@ const PINGS_MAX: usize = 4;
 #[derive(Clone)]
 pub struct App {
     router: Router,
+    routes: Arc<[Route]>,
     shared: Shared,
 }
 
@@ -52,25 +54,34 @@ struct Inner {
     /// Handlers that change something, each to its end, whether or not its client still listens.
     changes: TaskTracker,
     remote: Remote,
+    keyring: Keyring,
 }
 
 impl App {
     /// The API on the store of this client, with its settings.
     pub fn new(client: Client) -> Self {
+        let keyring = Keyring::new(client.store().clone());
         let shared = Shared(Arc::new(Inner {
             client,
+            keyring,
             large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_KIB)),
             pings: Arc::new(Semaphore::new(PINGS_MAX)),
             changes: TaskTracker::new(),
             remote: Remote::new(),
         }));
         let handled = middleware::from_fn_with_state(shared.clone(), handle);
-        let router = routes::all().layer(handled).with_state(shared.clone());
-        Self { router, shared }
+        let (router, table) = routes::all(&shared).build();
+        let router = router.layer(handled).with_state(shared.clone());
+        Self { router, routes: table.into(), shared }
     }
 
-    /// The same API without a socket, for the command line that talks to a store directly. `path`
-    /// is path and query, such as `/api/v1/tasks?limit=5`; a body is JSON. Answers status and body.
+    /// Every route there is, with the scope that it asks for.
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// The same API without a socket, for the command line that talks to a store directly: no token is
+    /// asked for, since whoever has the store has everything. `path` is path and query, such as `/api/v1/tasks?limit=5`; a body is JSON. Answers status and body.
     pub async fn call(&self, method: Method, path: &str, body: Option<Bytes>) -> (u16, Bytes) {
         let response = match path.parse::<Uri>() {
             Ok(uri) => {
@@ -79,6 +90,7 @@ impl App {
                 *request.uri_mut() = uri;
                 let json = HeaderValue::from_static("application/json");
                 request.headers_mut().insert(CONTENT_TYPE, json);
+                request.extensions_mut().insert(Arrival::Operator);
                 self.answer(request).await
             }
             Err(_) => Problem::new(Slug::NotFound, format!("no path {path:?}")).into_response(),
@@ -94,6 +106,11 @@ impl App {
             Ok(response) => response,
             Err(never) => match never {},
         }
+    }
+
+    /// The tokens that open this API.
+    pub(crate) fn keyring(&self) -> &Keyring {
+        self.shared.keyring()
     }
 
     /// Ends when no change is under way.
@@ -126,6 +143,11 @@ impl Shared {
     /// The workers that reach the store through here.
     pub(crate) fn remote(&self) -> &Remote {
         &self.0.remote
+    }
+
+    /// The tokens of the store.
+    pub(crate) fn keyring(&self) -> &Keyring {
+        &self.0.keyring
     }
 
     /// Runs a change of its own, of which nobody waits for the end but the server when it stops.

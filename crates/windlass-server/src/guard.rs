@@ -1,17 +1,18 @@
 //! What stands between a socket and the API: whom a browser may speak for, the request's id, and the
 //! headers of every response.
 //!
-//! There are no access tokens yet, so whoever reaches the port may do everything. On loopback that is
-//! the user, or a web page in the user's browser; the latter is kept out here.
+//! A server that asks for no token trusts whoever reaches its port. On loopback that is the user, or a web
+//! page in the user's browser; the latter is kept out here.
 
 use std::net::IpAddr;
 
 use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
+use crate::listen::Exposure;
 use crate::problem::{Problem, Slug};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -58,15 +59,17 @@ impl RequestId {
 }
 
 /// Answers a request from a socket.
-pub(crate) async fn answer(app: &App, mut request: Request) -> Response {
+pub(crate) async fn answer(app: &App, exposure: Exposure, mut request: Request) -> Response {
     let id = RequestId::of(request.headers());
-    let mut response = match check(&request) {
-        Ok(()) => {
-            request.extensions_mut().insert(id.clone());
-            app.answer(request).await
-        }
-        Err(problem) => problem.into_response(),
-    };
+    let mut response =
+        match check(app, exposure, request.method(), request.uri(), request.headers()).await {
+            Ok(()) => {
+                request.extensions_mut().insert(exposure.arrival());
+                request.extensions_mut().insert(id.clone());
+                app.answer(request).await
+            }
+            Err(problem) => problem.into_response(),
+        };
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.0);
     for (name, value) in ALWAYS {
@@ -76,14 +79,21 @@ pub(crate) async fn answer(app: &App, mut request: Request) -> Response {
     response
 }
 
-fn check(request: &Request) -> Result<(), Problem> {
-    let host = host(request.uri(), request.headers())?;
-    if !is_loopback(host) {
+async fn check(
+    app: &App,
+    exposure: Exposure,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
+    let host = host(uri, headers)?;
+    let is_of_this_machine = exposure != Exposure::Loopback || is_loopback(host);
+    if !is_of_this_machine && !app.keyring().is_closed().await {
         // Else a page could have its own name resolve to this machine, and read everything.
         let text = format!("host {host:?}: use localhost, 127.0.0.1 or [::1]");
         return Err(Problem::new(Slug::Forbidden, text));
     }
-    if request.method().is_safe() || is_same_origin(request.headers(), host) {
+    if method.is_safe() || is_same_origin(headers, host) {
         return Ok(());
     }
     Err(Problem::new(Slug::Forbidden, "only pages of this server may change something"))
@@ -117,7 +127,9 @@ fn is_same_origin(headers: &HeaderMap, host: &str) -> bool {
         return site == "same-origin" || site == "none";
     }
     headers.get(header::ORIGIN).is_none_or(|origin| {
-        let own = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
+        // What stands before this server may speak TLS.
+        let own = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        let own = own.filter(|(scheme, _)| ["http", "https"].contains(scheme)).map(|own| own.1);
         own.is_some_and(|own| own.eq_ignore_ascii_case(host))
     })
 }
@@ -156,6 +168,8 @@ mod tests {
     fn only_our_own_page_may_change_something() {
         check_origin("accept", "*/*", true);
         check_origin("origin", "http://localhost:8080", true);
+        check_origin("origin", "https://localhost:8080", true);
+        check_origin("origin", "ftp://localhost:8080", false);
         check_origin("origin", "http://localhost:8081", false);
         check_origin("origin", "https://evil.test", false);
         check_origin("origin", "null", false);

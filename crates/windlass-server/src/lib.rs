@@ -2,15 +2,17 @@
 //!
 //! - [`App`] is the API: give it a [`windlass_engine::Client`], and it answers requests, from a
 //!   socket or by [`App::call`] without one.
-//! - [`Listener`] is the socket: bound to loopback only until there are access tokens, with limits on
+//! - [`Listener`] is the socket: elsewhere than on loopback only with access tokens, with limits on
 //!   connections, headers and slow clients.
 //!
 //! Inside: `routes/` has a file per group of routes, `wire/` the JSON forms in and out, `fields.rs`
 //! the strict reading of objects and query strings, `problem.rs` every way a request can fail,
-//! `guard.rs` what a browser must not do, `remote/` workers in any language. Live events, metrics, access control and the dashboard
-//! come later. This crate talks to the engine and never names a store.
+//! `access/` who may do what, `audit.rs` who did what, `guard.rs` what a browser must not do, `remote/` workers
+//! in any language. Live events, metrics and the dashboard come later. This crate talks to the engine and never names a store.
 
+mod access;
 mod app;
+mod audit;
 mod body;
 mod fields;
 mod guard;
@@ -24,6 +26,8 @@ mod routes;
 mod sweep;
 mod wire;
 
+pub use access::token::Scope;
 pub use app::App;
 pub use axum::http::Method;
-pub use listen::{Bounds, Listener};
+pub use listen::{Bounds, Exposure, Listener};
+pub use routes::Route;

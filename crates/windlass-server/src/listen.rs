@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use windlass_core::{Error, ErrorKind, Result};
 
+use crate::access::Arrival;
 use crate::app::App;
 use crate::guard;
 use crate::patience::Patient;
@@ -76,29 +77,46 @@ pub(crate) type Seat = Arc<OwnedSemaphorePermit>;
 #[derive(Debug, Clone)]
 pub(crate) struct Stopping(pub(crate) CancellationToken);
 
+/// Who can reach a socket, and what keeps strangers out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exposure {
+    /// Whoever is on this machine; a token is asked for as soon as there is one in the store.
+    Loopback,
+    /// Whoever is on the network; a token is always asked for, and without one in the store nothing is served.
+    Tokens,
+    /// Whoever is on the network; a token is asked for as soon as there is one in the store.
+    Insecure,
+}
+
+impl Exposure {
+    pub(crate) fn arrival(self) -> Arrival {
+        match self {
+            Self::Loopback | Self::Insecure => Arrival::Open,
+            Self::Tokens => Arrival::Closed,
+        }
+    }
+}
+
 /// A bound socket.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
+    exposure: Exposure,
     bounds: Bounds,
 }
 
 impl Listener {
-    /// Binds a loopback address; any other is refused until there are access tokens.
+    /// Binds an address. Elsewhere than on loopback tokens are asked for.
     pub async fn bind(address: SocketAddr) -> Result<Self> {
-        if !address.ip().is_loopback() {
-            let text = format!(
-                "listen on {address}: only 127.0.0.1 and [::1] are possible until there are access tokens"
-            );
-            return Err(Error::invalid(text));
-        }
         let failed = |cause| {
             Error::new(ErrorKind::Unavailable, format!("listen on {address}")).because(cause)
         };
         let socket = TcpListener::bind(address).await.map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        Ok(Self { socket, address, bounds: Bounds::default() })
+        let is_loopback = address.ip().is_loopback();
+        let exposure = if is_loopback { Exposure::Loopback } else { Exposure::Tokens };
+        Ok(Self { socket, address, exposure, bounds: Bounds::default() })
     }
 
     /// The address, with the port that was given where none was asked for.
@@ -112,9 +130,29 @@ impl Listener {
         Self { bounds, ..self }
     }
 
+    /// Serves whoever can reach it, also while there is no token.
+    #[must_use]
+    pub fn insecure(self) -> Self {
+        Self { exposure: Exposure::Insecure, ..self }
+    }
+
+    /// Refuses to serve strangers without a token in the store.
+    pub async fn check(&self, app: &App) -> Result<()> {
+        if self.exposure != Exposure::Tokens || app.keyring().has_token().await? {
+            return Ok(());
+        }
+        let text = format!(
+            "listen on {}: there is no access token in the store, so everybody on the network could do \
+             everything; make one with `windlass token create` first, or say --insecure",
+            self.address
+        );
+        Err(Error::invalid(text))
+    }
+
     /// Serves until `stop` ends; then accepts nobody, lets requests in flight end, and returns.
     pub async fn serve(self, app: App, stop: impl Future<Output = ()> + Send) -> Result<()> {
-        let Self { socket, bounds, .. } = self;
+        self.check(&app).await?;
+        let Self { socket, bounds, exposure, .. } = self;
         let seats = Arc::new(Semaphore::new(bounds.connections_max));
         let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
         let (graceful, stopping) = (GracefulShutdown::new(), CancellationToken::new());
@@ -134,7 +172,7 @@ impl Listener {
                 }
             };
             if let Ok(seat) = seats.clone().try_acquire_owned() {
-                let guest = Guest { app: app.clone(), seat: Arc::new(seat), bounds };
+                let guest = Guest { app: app.clone(), seat: Arc::new(seat), exposure, bounds };
                 let connection = guest.talk(stream, &graceful, Stopping(stopping.clone()));
                 connections.spawn(connection);
             } else if let Ok(leave) = refusals.clone().try_acquire_owned() {
@@ -159,6 +197,7 @@ impl Listener {
 struct Guest {
     app: App,
     seat: Seat,
+    exposure: Exposure,
     bounds: Bounds,
 }
 
@@ -169,7 +208,7 @@ impl Guest {
         graceful: &GracefulShutdown,
         stopping: Stopping,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let Self { app, seat, bounds } = self;
+        let Self { app, seat, exposure, bounds } = self;
         // Answers are written whole; to wait for more would only delay them.
         let _ = stream.set_nodelay(true);
         let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -178,7 +217,7 @@ impl Guest {
             extensions.insert(bounds);
             extensions.insert(Seat::clone(&seat));
             extensions.insert(stopping.clone());
-            async move { Ok::<_, Infallible>(guard::answer(&app, request).await) }
+            async move { Ok::<_, Infallible>(guard::answer(&app, exposure, request).await) }
         });
         let connection = http1::Builder::new()
             // Without a timer the header timeout is silently off.

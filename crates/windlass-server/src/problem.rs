@@ -1,7 +1,9 @@
 //! Every way a request can fail: RFC 9457 problems with stable slugs, and the one function that
 //! turns an error of windlass into one.
 
-use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use std::time::Duration;
+
+use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Serialize, Serializer};
@@ -30,7 +32,9 @@ pub(crate) enum Slug {
     UnsupportedMediaType,
     MethodNotAllowed,
     RequestTimeout,
+    Unauthorized,
     Forbidden,
+    RateLimited,
     Unsupported,
     StoreUnavailable,
     StoreForbidden,
@@ -75,6 +79,12 @@ impl Slug {
             Self::RequestTimeout => {
                 ("request-timeout", "The body took too long", Status::REQUEST_TIMEOUT)
             }
+            Self::Unauthorized => {
+                ("unauthorized", "This needs a valid token", Status::UNAUTHORIZED)
+            }
+            Self::RateLimited => {
+                ("rate-limited", "There are too many requests", Status::TOO_MANY_REQUESTS)
+            }
             Self::Forbidden => ("forbidden", "This is not allowed", Status::FORBIDDEN),
             Self::Unsupported => {
                 ("unsupported", "The store cannot do that", Status::NOT_IMPLEMENTED)
@@ -105,6 +115,8 @@ struct Inner {
     more: Map<String, Value>,
     /// What is behind it, for the log only.
     cause: Option<Error>,
+    /// In how many seconds to try again.
+    retry_after: Option<u64>,
     is_last_of_connection: bool,
 }
 
@@ -117,7 +129,9 @@ impl Problem {
     pub(crate) fn new(slug: Slug, detail: impl Into<String>) -> Self {
         let (mut detail, more) = (detail.into(), Map::new());
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
-        Self(Box::new(Inner { slug, detail, more, cause: None, is_last_of_connection: false }))
+        let retry_after = (slug == Slug::StoreUnavailable).then_some(1);
+        let (cause, is_last_of_connection) = (None, false);
+        Self(Box::new(Inner { slug, detail, more, cause, retry_after, is_last_of_connection }))
     }
 
     /// A value that cannot be taken, and the field or parameter that it stands in.
@@ -146,6 +160,17 @@ impl Problem {
     pub(crate) fn last_of_connection(mut self) -> Self {
         self.0.is_last_of_connection = true;
         self
+    }
+
+    /// Says when to try again, in whole seconds.
+    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
+        self.0.retry_after = Some(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+        self
+    }
+
+    /// What went wrong.
+    pub(crate) fn slug(&self) -> Slug {
+        self.0.slug
     }
 
     /// The HTTP status.
@@ -225,8 +250,11 @@ impl IntoResponse for Problem {
         let mut response = (self.status(), body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if self.0.slug == Slug::StoreUnavailable {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        if let Some(seconds) = self.0.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.0.slug == Slug::Unauthorized {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if self.0.is_last_of_connection {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -111,15 +111,15 @@ impl Query {
 
     /// Which page of which tasks is meant.
     pub(crate) fn page(&self) -> Outcome<ListParams> {
-        let limit = match self.text("limit") {
-            None => LIMIT,
-            Some(text) => {
-                let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
-                limit.ok_or_else(|| Problem::field("limit", format!("use 1 to {LIMIT_MAX}")))?
-            }
-        };
-        let cursor = self.text("cursor").map(str::to_owned);
+        let (limit, cursor) = (self.limit()?, self.text("cursor").map(str::to_owned));
         Ok(ListParams { filter: self.filter()?, limit, cursor })
+    }
+
+    /// How many at most.
+    pub(crate) fn limit(&self) -> Outcome<usize> {
+        let Some(text) = self.text("limit") else { return Ok(LIMIT) };
+        let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+        limit.ok_or_else(|| Problem::field("limit", format!("use 1 to {LIMIT_MAX}")))
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) use lease::{Ask, Leased, lease};
 pub(crate) use pulse::{Heard, Pulse, pulse};
 pub(crate) use report::{Report, Reported, Said, report};
 
+use crate::access::Caller;
 use crate::app::Shared;
 use crate::problem::{Outcome, Problem, Slug};
 use known::{Known, Run};
@@ -97,6 +98,17 @@ async fn recognise(shared: &Shared, worker: &WorkerId) -> Outcome<()> {
     Ok(())
 }
 
+/// The problem of a worker that serves queues that the caller may not see: speaking for it, one could end
+/// its runs.
+async fn check_worker(shared: &Shared, caller: &Caller, worker: &WorkerId) -> Outcome<()> {
+    if !caller.is_limited() {
+        return Ok(());
+    }
+    recognise(shared, worker).await?;
+    let queues = shared.remote().with(worker, |known| known.card.queues.clone());
+    queues.unwrap_or_default().iter().try_for_each(|queue| caller.check_queue(queue))
+}
+
 /// The problem of a worker that the store does not know, or not any more.
 fn unknown(worker: &WorkerId) -> Problem {
     let shown = windlass_core::limits::clip(worker.as_str(), 64);
@@ -134,10 +146,11 @@ async fn beat(shared: &Shared, worker: &WorkerId, card: WorkerCard, sign: Sign) 
 }
 
 /// Ends a worker, and answers how many tasks it gave back.
-pub(crate) async fn leave(shared: &Shared, worker: WorkerId) -> Outcome<u64> {
+pub(crate) async fn leave(shared: &Shared, caller: &Caller, worker: WorkerId) -> Outcome<u64> {
     if !worker.as_str().starts_with(PREFIX) {
         return Err(unknown(&worker));
     }
+    check_worker(shared, caller, &worker).await?;
     shared.remote().forget(&worker);
     let store = shared.store().clone();
     Ok(shared.to_its_end(async move { store.leave(worker).await }).await??)

@@ -1,5 +1,6 @@
 //! Every path of the server and what answers it: one file for each group of routes.
 
+mod audit;
 mod bulk;
 mod dlq;
 mod pull;
@@ -7,66 +8,82 @@ mod queues;
 mod root;
 mod stats;
 mod submit;
+mod table;
 mod task;
 mod tasks;
+mod tokens;
 mod workers;
 
-use axum::Router;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
-use axum::routing::{get, post};
 use windlass_core::limits::clip;
 
+pub use table::Route;
+use table::Routes;
+
+use crate::access::Need;
+use crate::access::token::Scope;
 use crate::app::Shared;
 use crate::problem::{Problem, Slug};
 
-/// All routes.
-pub(crate) fn all() -> Router<Shared> {
-    let api = Router::new()
-        .route("/tasks", get(tasks::list).post(submit::one))
-        .route("/tasks/batch", post(submit::batch))
-        .route("/tasks/bulk", post(bulk::change))
-        .route("/tasks/count", get(tasks::count))
-        .route("/tasks/{id}", get(task::show).delete(task::delete))
-        .route("/tasks/{id}/events", get(task::events))
-        .route("/tasks/{id}/cancel", post(task::cancel))
-        .route("/tasks/{id}/retry", post(task::retry))
-        .route("/tasks/{id}/snooze", post(task::snooze))
-        .route("/queues", get(queues::list))
-        .route("/queues/{queue}", get(queues::show))
-        .route("/queues/{queue}/pause", post(queues::pause))
-        .route("/queues/{queue}/resume", post(queues::resume))
-        .route("/queues/{queue}/purge", post(queues::purge))
-        .route("/workers", get(workers::list))
-        .route("/workers/{id}", get(workers::show).delete(pull::leave))
-        .route("/workers/{id}/heartbeat", post(pull::heartbeat))
-        .route("/workers/{id}/pause", post(workers::pause))
-        .route("/workers/{id}/resume", post(workers::resume))
-        .route("/workers/{id}/drain", post(workers::drain))
-        .route("/leases", post(pull::lease))
-        .route("/results", post(pull::results))
-        .route("/dlq", get(dlq::list).delete(dlq::purge))
-        .route("/dlq/retry", post(dlq::retry))
-        .route("/stats", get(stats::show));
+/// All routes, each with what it asks of its caller.
+pub(crate) fn all(shared: &Shared) -> Routes {
+    use Need::{Everywhere, InQueues, Nothing};
+    use Scope::{Admin, Operate, Read, Submit, Work};
+    let routes = Routes::new(shared)
+        .under("/api/v1")
+        .get("/tasks", InQueues(Read), tasks::list)
+        .post("/tasks", InQueues(Submit), submit::one)
+        .post("/tasks/batch", InQueues(Submit), submit::batch)
+        .post("/tasks/bulk", InQueues(Operate), bulk::change)
+        .get("/tasks/count", InQueues(Read), tasks::count)
+        .get("/tasks/{id}", InQueues(Read), task::show)
+        .delete("/tasks/{id}", InQueues(Operate), task::delete)
+        .get("/tasks/{id}/events", InQueues(Read), task::events)
+        .post("/tasks/{id}/cancel", InQueues(Operate), task::cancel)
+        .post("/tasks/{id}/retry", InQueues(Operate), task::retry)
+        .post("/tasks/{id}/snooze", InQueues(Operate), task::snooze)
+        .get("/queues", InQueues(Read), queues::list)
+        .get("/queues/{queue}", InQueues(Read), queues::show)
+        .post("/queues/{queue}/pause", InQueues(Operate), queues::pause)
+        .post("/queues/{queue}/resume", InQueues(Operate), queues::resume)
+        .post("/queues/{queue}/purge", InQueues(Operate), queues::purge)
+        .get("/workers", Everywhere(Read), workers::list)
+        .get("/workers/{id}", Everywhere(Read), workers::show)
+        .delete("/workers/{id}", InQueues(Work), pull::leave)
+        .post("/workers/{id}/heartbeat", InQueues(Work), pull::heartbeat)
+        .post("/workers/{id}/pause", Everywhere(Operate), workers::pause)
+        .post("/workers/{id}/resume", Everywhere(Operate), workers::resume)
+        .post("/workers/{id}/drain", Everywhere(Operate), workers::drain)
+        .post("/leases", InQueues(Work), pull::lease)
+        .post("/results", InQueues(Work), pull::results)
+        .get("/dlq", InQueues(Read), dlq::list)
+        .delete("/dlq", InQueues(Operate), dlq::purge)
+        .post("/dlq/retry", InQueues(Operate), dlq::retry)
+        .get("/stats", Everywhere(Read), stats::show)
+        .get("/tokens", Everywhere(Admin), tokens::list)
+        .post("/tokens", Everywhere(Admin), tokens::create)
+        .delete("/tokens/{id}", Everywhere(Admin), tokens::revoke)
+        .get("/audit", Everywhere(Admin), audit::list);
     // The names that the first design document gave to some of these.
-    let admin = Router::new()
-        .route("/health", get(root::readyz))
-        .route("/workers", get(workers::list))
-        .route("/queues", get(queues::list))
-        .route("/dlq", get(dlq::list).delete(dlq::purge))
-        .route("/dlq/retry", post(dlq::retry));
-    Router::new()
-        .nest("/api/v1", api)
-        .nest("/admin", admin)
-        .route("/healthz", get(root::healthz))
-        .route("/readyz", get(root::readyz))
-        .route("/version", get(root::version))
-        .route("/", get(root::page))
-        .route("/page.css", get(root::css))
-        .route("/page.js", get(root::js))
-        .fallback(no_path)
-        .method_not_allowed_fallback(no_method)
+    let routes = routes
+        .under("/admin")
+        .get("/health", Everywhere(Read), root::readyz)
+        .get("/workers", Everywhere(Read), workers::list)
+        .get("/queues", InQueues(Read), queues::list)
+        .get("/dlq", InQueues(Read), dlq::list)
+        .delete("/dlq", InQueues(Operate), dlq::purge)
+        .post("/dlq/retry", InQueues(Operate), dlq::retry);
+    routes
+        .under("")
+        .get("/healthz", Nothing, root::healthz)
+        .get("/readyz", Nothing, root::readyz)
+        .get("/version", Nothing, root::version)
+        .get("/", Nothing, root::page)
+        .get("/page.css", Nothing, root::css)
+        .get("/page.js", Nothing, root::js)
+        .fallback(no_path, no_method)
 }
 
 /// Requests that wait: they see to it themselves that what they change is driven to its end, and stop

@@ -6,10 +6,13 @@ use serde::Serialize;
 use tokio::time::Instant;
 use windlass_core::state::{self, CancelVerdict, RerunVerdict};
 use windlass_core::store::{
-    Action, ChangeParams, Changed, Filter, GetParams, ListParams, Parts, Target,
+    Action, ChangeParams, ChangeReply, Changed, Filter, GetParams, ListParams, Parts, Target,
 };
 use windlass_core::{State, Store, TaskId};
 
+use crate::access::Caller;
+use crate::app::Shared;
+use crate::audit::{self, Deed};
 use crate::problem::Outcome;
 
 /// How long one request goes on; the caller comes back for the rest.
@@ -18,8 +21,6 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 const PIECE: usize = 500;
 /// Most tasks that are looked at to count them.
 pub(crate) const COUNT_MAX: u64 = 10_000;
-/// Who asks, in timelines and audit, as long as nobody has a name here.
-const BY: &str = "api";
 
 /// What a change to many tasks came to.
 #[derive(Debug, Default, Serialize)]
@@ -58,21 +59,45 @@ pub(crate) struct Sweep {
     pub(crate) cursor: Option<String>,
 }
 
-/// A change to these tasks, in these states (in all that the action allows when empty).
-pub(crate) fn params(ids: Vec<TaskId>, action: Action, only_in: &[State]) -> ChangeParams {
-    let target = Target::Tasks(ids);
-    ChangeParams { target, action, only_in: only_in.to_vec(), by: Some(BY.into()) }
+/// Changes these tasks, in these states (in all that the action allows when empty), and notes it.
+pub(crate) async fn change(
+    shared: &Shared,
+    caller: &Caller,
+    ids: Vec<TaskId>,
+    action: Action,
+    only_in: &[State],
+) -> Outcome<ChangeReply> {
+    caller.check_tasks(shared, &ids).await?;
+    let (target, by) = (Target::Tasks(ids.clone()), Some(caller.name()));
+    let params = ChangeParams { target, action, only_in: only_in.to_vec(), by };
+    let reply = shared.store().change(params).await?;
+    let is_changed = |changed: &Changed| matches!(changed, Changed::Done(_) | Changed::Requested);
+    let outcomes = reply.outcomes.iter().map(is_changed);
+    let tasks = ids.into_iter().zip(outcomes).filter_map(|(id, is)| is.then_some(id)).collect();
+    let deed = Deed { count: reply.changed_count, tasks, ..Deed::default() };
+    audit::note_change(shared, caller, action, deed).await;
+    Ok(reply)
 }
 
 impl Sweep {
-    /// Changes what matches until all is done or the time is over.
-    pub(crate) async fn run(self, store: &dyn Store) -> Outcome<Swept> {
+    /// Changes what matches until all is done or the time is over, and notes it.
+    pub(crate) async fn run(self, shared: &Shared, caller: &Caller) -> Outcome<Swept> {
+        caller.check_filter(&self.filter)?;
+        let (action, subject) = (self.action, Some(audit::told(&self.filter)));
+        let swept = self.change(&**shared.store(), &caller.name()).await?;
+        let deed = Deed { subject, count: swept.changed, ..Deed::default() };
+        audit::note_change(shared, caller, action, deed).await;
+        Ok(swept)
+    }
+
+    async fn change(self, store: &dyn Store, by: &str) -> Outcome<Swept> {
         let Self { action, filter, mut cursor } = self;
         let end = Instant::now() + TIME_MAX;
         let mut swept = Swept::default();
         loop {
             let target = Target::Matching { filter: filter.clone(), limit: PIECE, cursor };
-            let params = ChangeParams { target, action, only_in: Vec::new(), by: Some(BY.into()) };
+            let (only_in, by) = (Vec::new(), Some(by.to_owned()));
+            let params = ChangeParams { target, action, only_in, by };
             let reply = match store.change(params).await {
                 Ok(reply) => reply,
                 // What is done is done, and the caller must hear of it: it goes on from here.
@@ -93,7 +118,8 @@ impl Sweep {
     }
 
     /// Counts what would be changed.
-    pub(crate) async fn rehearse(self, store: &dyn Store) -> Outcome<Swept> {
+    pub(crate) async fn rehearse(self, shared: &Shared, caller: &Caller) -> Outcome<Swept> {
+        caller.check_filter(&self.filter)?;
         let Self { action, mut filter, .. } = self;
         let is_meant = |state: &State| filter.states.is_empty() || filter.states.contains(state);
         let is_touched = |state: &State| verdict(action, *state) != "state-conflict";
@@ -101,7 +127,7 @@ impl Sweep {
         let mut swept = Swept { matched: Some(0), capped: Some(false), ..Swept::default() };
         if !states.is_empty() {
             filter.states = states;
-            let (count, is_capped) = count(store, filter).await?;
+            let (count, is_capped) = count(&**shared.store(), filter).await?;
             (swept.matched, swept.capped) = (Some(count), Some(is_capped));
         }
         Ok(swept)
@@ -109,8 +135,13 @@ impl Sweep {
 }
 
 /// Changes tasks that are named.
-pub(crate) async fn each(store: &dyn Store, ids: Vec<TaskId>, action: Action) -> Outcome<Swept> {
-    let reply = store.change(params(ids.clone(), action, &[])).await?;
+pub(crate) async fn each(
+    shared: &Shared,
+    caller: &Caller,
+    ids: Vec<TaskId>,
+    action: Action,
+) -> Outcome<Swept> {
+    let reply = change(shared, caller, ids.clone(), action, &[]).await?;
     let result = |(id, changed): (TaskId, &Changed)| {
         let (status, state) = match *changed {
             Changed::Done(state) => ("done", state),
@@ -131,11 +162,13 @@ pub(crate) async fn each(store: &dyn Store, ids: Vec<TaskId>, action: Action) ->
 
 /// Says what would become of tasks that are named.
 pub(crate) async fn rehearse_each(
-    store: &dyn Store,
+    shared: &Shared,
+    caller: &Caller,
     ids: Vec<TaskId>,
     action: Action,
 ) -> Outcome<Swept> {
-    let records = store.get(GetParams { ids: ids.clone(), parts: Parts::NONE }).await?;
+    caller.check_tasks(shared, &ids).await?;
+    let records = shared.store().get(GetParams { ids: ids.clone(), parts: Parts::NONE }).await?;
     let states = records.iter().map(|record| record.as_ref().map(|record| record.state));
     let result = |(id, state): (TaskId, Option<State>)| {
         let status = state.map_or("not-found", |state| verdict(action, state));

@@ -1,6 +1,6 @@
 //! What changes have in common: counting what was done, and the record of a delete.
 
-use windlass_core::store::{AUDIT, Action, Audit, ChangeParams, ChangeReply, Changed, SaveDoc};
+use windlass_core::store::{Audit, ChangeParams, ChangeReply, Changed, SaveDoc};
 use windlass_core::{TaskId, Timestamp};
 
 /// The reply to a change as it comes together.
@@ -37,25 +37,12 @@ impl Changes {
     pub(crate) fn audit(&self, params: &ChangeParams, at: Timestamp, number: i64) -> SaveDoc {
         let audit = Audit {
             by: params.by.clone(),
-            action: word(params.action).into(),
+            action: params.action.as_str().into(),
+            subject: None,
             count: self.deleted.len() as u64,
             tasks: self.deleted.iter().take(Audit::TASKS_MAX).map(ToString::to_string).collect(),
             at,
         };
-        SaveDoc {
-            class: AUDIT.into(),
-            key: format!("{at} {number:020}"),
-            expected: None,
-            body: Some(serde_json::to_string(&audit).expect("an audit entry is plain JSON")),
-        }
-    }
-}
-
-const fn word(action: Action) -> &'static str {
-    match action {
-        Action::Cancel => "cancel",
-        Action::Rerun => "rerun",
-        Action::Reschedule(_) => "reschedule",
-        Action::Delete => "delete",
+        audit.document(format_args!("{number:020}"))
     }
 }

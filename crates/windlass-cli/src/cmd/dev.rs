@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_server::{App, Listener};
 
 use super::Globals;
-use super::serve::{Address, listen, refuse_server};
+use super::serve::{Address, refuse_server};
 use super::worker::concurrency;
 use crate::caller::{Access, client};
 use crate::exit::Done;
@@ -36,8 +36,10 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     refuse_server(globals)?;
     let settings = Settings::gather(globals, args.address.layers())?;
-    let listener = listen(&settings.config).await?;
+    let listener = args.address.listen(&settings.config).await?;
     let client = client(&settings, Access::Write).await?;
+    let app = App::new(client.clone());
+    listener.check(&app).await?;
     let worker = handlers::register(client.worker(), args.exec)
         .all_queues()
         .name("dev")
@@ -50,7 +52,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         tokio::spawn(handlers::demo(client.clone(), stop.clone().cancelled_owned()));
     }
     let work = async {
-        let served = listener.serve(App::new(client), stop.clone().cancelled_owned()).await;
+        let served = listener.serve(app, stop.clone().cancelled_owned()).await;
         // Also when the server could not go on: the worker ends in good order.
         let worked = worker.stop().await;
         handlers::settled().await;

@@ -18,7 +18,8 @@ const EXAMPLES: &str = "\
 Examples:
   windlass serve
   windlass serve --store sqlite:/var/lib/windlass/tasks.db --port 9000
-  windlass worker --store sqlite:/var/lib/windlass/tasks.db      (beside it, as many as you like)";
+  windlass worker --store sqlite:/var/lib/windlass/tasks.db      (beside it, as many as you like)
+  windlass serve --bind 0.0.0.0          (for others on the network, after `windlass token create`)";
 
 /// A server that was killed a moment ago may still be letting go of its port.
 const PORT_PATIENCE: Duration = Duration::from_secs(1);
@@ -37,9 +38,14 @@ pub(super) struct Address {
     /// The port; 0 takes any that is free.
     #[arg(long)]
     port: Option<u16>,
-    /// The address; only loopback until there are access tokens.
+    /// The address. Elsewhere than on loopback there must be an access token in the store (`windlass token
+    /// create`), and every request needs one.
     #[arg(long)]
     bind: Option<IpAddr>,
+    /// Serves on any address, and under any name, without a token in the store: whoever reaches the port may
+    /// do everything.
+    #[arg(long)]
+    insecure: bool,
 }
 
 impl Address {
@@ -51,6 +57,12 @@ impl Address {
             self.bind.map(|bind| Layer::of_one("flag --bind", "server.bind", bind.to_string()));
         port.into_iter().chain(bind).collect()
     }
+
+    /// Takes the port before anything else is touched.
+    pub(super) async fn listen(&self, config: &Config) -> Done<Listener> {
+        let listener = bind(config).await?;
+        Ok(if self.insecure { listener.insecure() } else { listener })
+    }
 }
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
@@ -58,19 +70,20 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     let settings = Settings::gather(globals, args.address.layers())?;
     let stop = CancellationToken::new();
     let work = async {
-        let listener = listen(&settings.config).await?;
+        let listener = args.address.listen(&settings.config).await?;
         let client = client(&settings, Access::Write).await?;
+        let app = App::new(client.clone());
+        listener.check(&app).await?;
         let upkeep = client.upkeep().start();
         tell!("windlass serves http://{} on {}", listener.address(), settings.store_shown());
-        let served = listener.serve(App::new(client), stop.clone().cancelled_owned()).await;
+        let served = listener.serve(app, stop.clone().cancelled_owned()).await;
         upkeep.stop().await?;
         Ok(served?)
     };
     until_signalled(stop.clone(), work).await
 }
 
-/// Takes the port before anything else is touched.
-pub(super) async fn listen(config: &Config) -> Done<Listener> {
+async fn bind(config: &Config) -> Done<Listener> {
     allow_open_files();
     let address = SocketAddr::new(config.server.bind, config.server.port);
     let patient_until = Instant::now() + PORT_PATIENCE;

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -94,8 +95,17 @@ impl Place {
     }
 
     pub(crate) fn start(&self, command: &str, arguments: &[&str]) -> Server {
-        let mut child = self
-            .command()
+        self.start_with(self.command(), command, arguments)
+    }
+
+    /// The same with settings of its own in the environment.
+    pub(crate) fn start_with(
+        &self,
+        mut process: Command,
+        command: &str,
+        arguments: &[&str],
+    ) -> Server {
+        let mut child = process
             .args([command, "--port", "0"])
             .args(arguments)
             .stderr(Stdio::piped())
@@ -114,8 +124,12 @@ impl Place {
             }
         };
         // Read on, or it would block on a full pipe.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Server { child, url, told }
+        let mut log_text = told.clone();
+        let log = std::thread::spawn(move || {
+            let _ = log.read_to_string(&mut log_text);
+            log_text
+        });
+        Server { child, url, told, log: Some(log) }
     }
 }
 
@@ -133,9 +147,18 @@ pub(crate) struct Server {
     pub(crate) url: String,
     /// What it logged until it listened.
     pub(crate) told: String,
+    log: Option<JoinHandle<String>>,
 }
 
 impl Server {
+    /// Ends it, and answers all that it logged.
+    pub(crate) fn end(mut self) -> String {
+        self.signal("-TERM");
+        self.wait();
+        let log = self.log.take().expect("a server ends once");
+        log.join().expect("its log can be read")
+    }
+
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         self.signal_with(&[name]);

@@ -47,6 +47,18 @@ pub enum Action {
     Delete,
 }
 
+impl Action {
+    /// The word for it in the API and in audit documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Rerun => "retry",
+            Self::Reschedule(_) => "snooze",
+            Self::Delete => "delete",
+        }
+    }
+}
+
 /// What a change came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChangeReply {

@@ -65,13 +65,16 @@ pub enum Saved {
     Outdated(Option<u64>),
 }
 
-/// What the audit document of a delete tells.
+/// What an audit document tells: one for every change that an operator makes, and for every delete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
     /// Who, if they said.
     pub by: Option<String>,
     /// What.
     pub action: String,
+    /// To what, where that is not told by the tasks: a queue, a worker, a token, a filter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// To how many tasks.
     pub count: u64,
     /// The first hundred of them.
@@ -83,4 +86,15 @@ pub struct Audit {
 impl Audit {
     /// How many ids one entry names.
     pub const TASKS_MAX: usize = 100;
+
+    /// The document that keeps it. Keys are in the order of time; `mark` sets this one apart from others of
+    /// the same moment.
+    pub fn document(&self, mark: impl std::fmt::Display) -> SaveDoc {
+        SaveDoc {
+            class: AUDIT.into(),
+            key: format!("{} {mark}", self.at),
+            expected: None,
+            body: Some(serde_json::to_string(self).expect("an audit entry is plain JSON")),
+        }
+    }
 }

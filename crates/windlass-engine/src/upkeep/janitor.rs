@@ -1,12 +1,23 @@
 //! The janitor: removes what is kept no longer, and lets the store tidy up.
 
-use windlass_core::State;
-use windlass_core::store::{Action, ChangeParams, Filter, Target};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use windlass_core::store::{
+    AUDIT, Action, ChangeParams, DocQuery, Document, Filter, SaveDoc, Target,
+};
+use windlass_core::{Result, State};
 
 use super::duties::Desk;
 
+/// How long it stays on record who changed what.
+const AUDIT_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// How often the audit is looked through.
+const AUDIT_SWEEP: Duration = Duration::from_secs(60 * 60);
+
 pub(super) async fn clean(desk: Desk) {
     let config = desk.link.config();
+    let mut audit_at: Option<Instant> = None;
     while !desk.stop.is_cancelled() {
         let store = &desk.link.store;
         desk.until_done("prune", |duty| store.prune(duty)).await;
@@ -14,8 +25,41 @@ pub(super) async fn clean(desk: Desk) {
         if let Some(age) = config.task.dead_letter_retention {
             delete_dead_letters(&desk, age).await;
         }
+        if audit_at.is_none_or(|at| at.elapsed() >= AUDIT_SWEEP) {
+            audit_at = Some(Instant::now());
+            remove_old_audit(&desk).await;
+        }
         desk.pause(config.upkeep.sweep).await;
     }
+}
+
+/// Removes the oldest of the audit.
+async fn remove_old_audit(desk: &Desk) {
+    let limit = desk.link.config().upkeep.batch;
+    while !desk.stop.is_cancelled() {
+        match remove_audit_piece(desk, limit).await {
+            Ok(count) if count == limit => {}
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(error = error.chain(), "could not remove the old part of the audit");
+                return;
+            }
+        }
+    }
+}
+
+async fn remove_audit_piece(desk: &Desk, limit: usize) -> Result<usize> {
+    let (store, mut count) = (&desk.link.store, 0);
+    let query = DocQuery::Class { class: AUDIT.into(), after: None, limit };
+    let documents = store.load(query).await?;
+    let end = desk.link.store_now().before(AUDIT_AGE);
+    for Document { class, key, version, .. } in
+        documents.into_iter().filter(|document| document.updated_at < end)
+    {
+        store.save(SaveDoc { class, key, expected: Some(version), body: None }).await?;
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// Removes dead letters over the configured age; without one they stay.

@@ -5,11 +5,20 @@
 const POLL_MS = 1000;
 const PATIENCE_MS = 5000;
 const STATES = ["scheduled", "pending", "running", "retrying", "completed", "dead_letter", "cancelled"];
+// Kept as long as this tab is open, and out of reach of other tabs.
+const TOKEN = "windlass-token";
 const find = (id) => document.getElementById(id);
 
 async function ask(path) {
-  const response = await fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS) });
+  const token = sessionStorage.getItem(TOKEN);
+  const headers = token ? { authorization: `Bearer ${token}` } : {};
+  const response = await fetch(path, { headers, signal: AbortSignal.timeout(PATIENCE_MS) });
   const answer = await response.text();
+  if (response.status === 401) {
+    // Another request may have asked already, or the token be a new one by now.
+    if (token === sessionStorage.getItem(TOKEN)) sessionStorage.removeItem(TOKEN);
+    askForToken(token !== null);
+  }
   if (!response.ok) {
     let detail = `status ${response.status}`;
     try { detail = JSON.parse(answer).detail || detail; } catch { /* not one of our problems */ }
@@ -20,6 +29,21 @@ async function ask(path) {
 
 // The server answered, but not with what was asked for.
 class Told extends Error {}
+
+function askForToken(wasRefused) {
+  if (find("login").open || sessionStorage.getItem(TOKEN) !== null) return;
+  find("login-text").textContent = wasRefused ? "This token is not taken. Another?" : "This server asks for a token.";
+  find("login").showModal();
+}
+
+function takeToken() {
+  // What no header can hold is no token, and must not break every later request.
+  const token = find("token").value.trim();
+  find("token").value = "";
+  if (!/^[\x21-\x7e]+$/.test(token)) return;
+  sessionStorage.setItem(TOKEN, token);
+  find("login").close();
+}
 
 function element(tag, text, className) {
   const made = document.createElement(tag);
@@ -157,6 +181,10 @@ async function poll() {
   setTimeout(poll, POLL_MS);
 }
 
+find("enter").addEventListener("click", takeToken);
+find("token").addEventListener("keydown", (event) => {
+  if (event.key === "Enter") takeToken();
+});
 find("close").addEventListener("click", () => find("task").close());
 find("task").addEventListener("click", (event) => {
   if (event.target === find("task")) find("task").close();

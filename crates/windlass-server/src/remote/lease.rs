@@ -12,7 +12,8 @@ use windlass_core::{Claimed, Ending, Error, Transition, WorkerId};
 use windlass_engine::{Queues, share};
 
 use super::known::Known;
-use super::{Control, Sign, beat, new_id, recognise, unknown};
+use super::{Control, Sign, beat, check_worker, new_id, recognise, unknown};
+use crate::access::Caller;
 use crate::app::Shared;
 use crate::problem::{Outcome, Problem};
 
@@ -42,9 +43,24 @@ pub(crate) struct Leased {
 
 /// Leases tasks to a worker, waiting for some as long as it likes and the server goes on. Can be
 /// dropped at any time.
-pub(crate) async fn lease(shared: &Shared, ask: &Ask, stop: &CancellationToken) -> Outcome<Leased> {
+pub(crate) async fn lease(
+    shared: &Shared,
+    caller: &Caller,
+    ask: &Ask,
+    stop: &CancellationToken,
+) -> Outcome<Leased> {
+    check_ask(shared, caller, ask).await?;
     let worker = introduce(shared, ask).await?;
     wait_for_tasks(shared, &worker, ask, None, stop).await
+}
+
+/// The problem of asking for what the caller may not see.
+pub(super) async fn check_ask(shared: &Shared, caller: &Caller, ask: &Ask) -> Outcome<()> {
+    ask.queues.weighted.iter().try_for_each(|(queue, _)| caller.check_queue(queue))?;
+    match &ask.worker {
+        Some(worker) => check_worker(shared, caller, worker).await,
+        None => Ok(()),
+    }
 }
 
 /// Who asks, as the store knows it.

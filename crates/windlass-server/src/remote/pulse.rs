@@ -7,7 +7,8 @@ use windlass_core::{Ending, Lease, State, TaskId, TaskRecord, Timestamp, WorkerI
 
 use super::known::Run;
 use super::lease::judge;
-use super::{Control, Sign, beat, recognise, unknown};
+use super::{Control, Sign, beat, check_worker, recognise, unknown};
+use crate::access::Caller;
 use crate::app::Shared;
 use crate::problem::Outcome;
 
@@ -34,8 +35,10 @@ pub(crate) struct Heard {
 }
 
 /// Hears that a worker lives and what it holds.
-pub(crate) async fn pulse(shared: &Shared, pulse: Pulse) -> Outcome<Heard> {
+pub(crate) async fn pulse(shared: &Shared, caller: &Caller, pulse: Pulse) -> Outcome<Heard> {
     let Pulse { worker, held, progress } = pulse;
+    check_worker(shared, caller, &worker).await?;
+    caller.check_tasks(shared, &names(&held)).await?;
     recognise(shared, &worker).await?;
     let runs = find_runs(shared, &worker, &held).await?;
     let on_its_way = shared.client().config().worker.heartbeat * 2;

@@ -5,9 +5,12 @@ use windlass_core::store::{Applied, ApplyParams, ApplyReply, GetParams, Parts, R
 use windlass_core::{Ending, Error, Lease, TaskId, Transition, WorkerId};
 
 use super::known::Run;
-use super::lease::{Ask, Handed, Leased, claim_params, introduce, judge, renew, wait_for_tasks};
+use super::lease::{
+    Ask, Handed, Leased, check_ask, claim_params, introduce, judge, renew, wait_for_tasks,
+};
+use crate::access::Caller;
 use crate::app::Shared;
-use crate::problem::Outcome;
+use crate::problem::{Outcome, Slug};
 
 /// What a worker reports.
 #[derive(Debug)]
@@ -36,17 +39,24 @@ pub(crate) struct Reported {
 /// Reports how runs ended, whoever ran them: what counts is the lease.
 pub(crate) async fn report(
     shared: &Shared,
+    caller: &Caller,
     report: Report,
     stop: &CancellationToken,
 ) -> Outcome<Reported> {
-    let Report { worker, results, ask } = report;
+    let Report { worker, results, mut ask } = report;
+    match check_asked(shared, caller, ask.as_ref()).await {
+        // A worker that is not known any more may still be right about its results.
+        Err(problem) if problem.slug() == Slug::LeaseLost => ask = None,
+        checked => checked?,
+    }
+    let ids: Vec<_> = results.iter().map(|said| said.lease.task.clone()).collect();
+    caller.check_tasks(shared, &ids).await?;
     let runs = find_runs(shared, &worker, &results).await?;
     let transitions = results
         .iter()
         .zip(&runs)
         .filter_map(|(said, run)| run.as_ref().map(|run| transition(shared, run, said)));
     let transitions: Vec<_> = transitions.collect();
-    // A worker that is not known any more may still be right about its results.
     let asking = match &ask {
         Some(ask) => introduce(shared, ask).await.ok().zip(ask.clone().into()),
         None => None,
@@ -65,6 +75,13 @@ pub(crate) async fn report(
         None => None,
     };
     Ok(Reported { outcomes, leased })
+}
+
+async fn check_asked(shared: &Shared, caller: &Caller, ask: Option<&Ask>) -> Outcome<()> {
+    match ask {
+        Some(ask) => check_ask(shared, caller, ask).await,
+        None => Ok(()),
+    }
 }
 
 /// What is known of these runs, here or in the store.

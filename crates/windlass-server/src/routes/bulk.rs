@@ -7,6 +7,7 @@ use windlass_core::store::{Action, Filter};
 use windlass_core::{TaskId, limits};
 
 use super::task::when;
+use crate::access::Caller;
 use crate::app::Shared;
 use crate::body;
 use crate::fields::{Field, Object};
@@ -21,6 +22,7 @@ const IDS_MAX: usize = 1_000;
 /// Cancels, retries, snoozes or deletes tasks, named or found by a filter.
 pub(super) async fn change(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
@@ -38,10 +40,10 @@ pub(super) async fn change(
             return Err(field.refused("all and cursor go with a filter"));
         }
         (Some(field), None) => {
-            let (store, ids) = (&**shared.store(), ids(&field)?);
+            let ids = ids(&field)?;
             match is_dry {
-                true => sweep::rehearse_each(store, ids, action).await?,
-                false => sweep::each(store, ids, action).await?,
+                true => sweep::rehearse_each(&shared, &caller, ids, action).await?,
+                false => sweep::each(&shared, &caller, ids, action).await?,
             }
         }
         (None, filter) => {
@@ -50,7 +52,7 @@ pub(super) async fn change(
             if filter == Filter::default() && !is_all {
                 return Err(Problem::field("filter", "is empty; say \"all\": true if you mean it"));
             }
-            sweep(&shared, Sweep { action, filter, cursor }, is_dry).await?
+            sweep(&shared, &caller, Sweep { action, filter, cursor }, is_dry).await?
         }
         (Some(_), Some(field)) => return Err(field.refused("give ids or filter, not both")),
     };
@@ -58,9 +60,13 @@ pub(super) async fn change(
 }
 
 /// Makes a change, or only counts what it would change.
-pub(super) async fn sweep(shared: &Shared, sweep: Sweep, is_dry: bool) -> Outcome<Swept> {
-    let store = &**shared.store();
-    if is_dry { sweep.rehearse(store).await } else { sweep.run(store).await }
+pub(super) async fn sweep(
+    shared: &Shared,
+    caller: &Caller,
+    sweep: Sweep,
+    is_dry: bool,
+) -> Outcome<Swept> {
+    if is_dry { sweep.rehearse(shared, caller).await } else { sweep.run(shared, caller).await }
 }
 
 /// Reads a field that is yes or no.

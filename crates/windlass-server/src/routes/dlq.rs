@@ -9,6 +9,7 @@ use windlass_core::{State, TaskId};
 use super::bulk::{flag, sweep};
 use super::task::{conflict, held_elsewhere};
 use super::tasks::page;
+use crate::access::Caller;
 use crate::app::Shared;
 use crate::body;
 use crate::fields::Object;
@@ -22,10 +23,14 @@ use crate::wire::{Json, List, filter};
 const FILTERS_OF_DEAD: &[&str] = FILTERS.split_at(1).1;
 
 /// A page of dead letters, each with the error that it died of: that is what one comes here for.
-pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
+pub(super) async fn list(
+    Shares(shared): Shares<Shared>,
+    caller: Caller,
+    query: RawQuery,
+) -> Outcome<Response> {
     let mut params = query.read(&[FILTERS_OF_DEAD, &PAGING])?.page()?;
     params.filter.states = vec![State::DeadLetter];
-    let mut page = page(&shared, params).await?;
+    let mut page = page(&shared, &caller, params).await?;
     let ids = page.tasks.iter().map(|task| task.id.clone()).collect();
     let parts = Parts { history: true, ..Parts::NONE };
     let histories = shared.store().get(GetParams { ids, parts }).await?;
@@ -39,6 +44,7 @@ pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Out
 /// Runs dead letters again: one, those that match a filter, or all.
 pub(super) async fn retry(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
@@ -51,7 +57,7 @@ pub(super) async fn retry(
     let cursor = object.take("cursor").map(|field| field.text()).transpose()?;
     let filter = match (object.take("task_id"), object.take("filter")) {
         (Some(field), None) if !is_all && cursor.is_none() && !is_dry => {
-            return retry_one(&shared, TaskId::new(field.text()?)).await;
+            return retry_one(&shared, &caller, TaskId::new(field.text()?)).await;
         }
         (Some(field), _) => return Err(field.refused("give a task_id and nothing else")),
         (None, Some(field)) => filter::read(&field, FILTERS_OF_DEAD)?,
@@ -65,13 +71,15 @@ pub(super) async fn retry(
         return Err(Problem::field("filter", "is empty; say \"retry_all\": true if you mean it"));
     }
     let filter = Filter { states: vec![State::DeadLetter], ..filter };
-    let swept = sweep(&shared, Sweep { action: Action::Rerun, filter, cursor }, is_dry).await?;
+    let retry = Sweep { action: Action::Rerun, filter, cursor };
+    let swept = sweep(&shared, &caller, retry, is_dry).await?;
     Ok(Json(StatusCode::OK, swept).into_response())
 }
 
 /// Removes dead letters: those that match, or all.
 pub(super) async fn purge(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
@@ -80,13 +88,13 @@ pub(super) async fn purge(
     let filter = Filter { states: vec![State::DeadLetter], ..query.filter()? };
     let cursor = query.text("cursor").map(str::to_owned);
     let purge = Sweep { action: Action::Delete, filter, cursor };
-    let swept = sweep(&shared, purge, query.flag("dry_run")?).await?;
+    let swept = sweep(&shared, &caller, purge, query.flag("dry_run")?).await?;
     Ok(Json(StatusCode::OK, swept).into_response())
 }
 
-async fn retry_one(shared: &Shared, id: TaskId) -> Outcome<Response> {
-    let params = sweep::params(vec![id.clone()], Action::Rerun, &[State::DeadLetter]);
-    let reply = shared.store().change(params).await?;
+async fn retry_one(shared: &Shared, caller: &Caller, id: TaskId) -> Outcome<Response> {
+    let (ids, only_in) = (vec![id.clone()], [State::DeadLetter]);
+    let reply = sweep::change(shared, caller, ids, Action::Rerun, &only_in).await?;
     match reply.outcomes.first() {
         Some(Changed::Done(_) | Changed::Requested) => {
             Ok(Json(StatusCode::OK, Swept { changed: 1, ..Swept::default() }).into_response())

@@ -8,7 +8,9 @@ use windlass_core::{QueueName, State, Timestamp};
 
 use super::Name;
 use super::bulk::sweep;
+use crate::access::Caller;
 use crate::app::Shared;
+use crate::audit::{self, Deed};
 use crate::body;
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
@@ -16,10 +18,15 @@ use crate::sweep::Sweep;
 use crate::wire::queue::Queue;
 use crate::wire::{Json, List};
 
-/// All queues, by name.
-pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
+/// All queues that the caller may see, by name.
+pub(super) async fn list(
+    Shares(shared): Shares<Shared>,
+    caller: Caller,
+    query: RawQuery,
+) -> Outcome<Response> {
     query.none()?;
-    let queues = shared.store().queues().await?;
+    let mut queues = shared.store().queues().await?;
+    queues.retain(|queue| caller.reaches(&queue.name));
     let now = clock(&shared, &queues).await?;
     let data = queues.iter().map(|queue| Queue::new(queue, now)).collect();
     Ok(Json(StatusCode::OK, List::whole(data)).into_response())
@@ -28,21 +35,25 @@ pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Out
 /// One queue.
 pub(super) async fn show(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     Name(name): Name,
     query: RawQuery,
 ) -> Outcome<Response> {
     query.none()?;
+    caller.check_queue(&QueueName::stored(&name))?;
     answer(&shared, &name).await
 }
 
 /// Has a queue give out nothing; one that is not known yet is made.
 pub(super) async fn pause(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     Name(name): Name,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
+    caller.check_queue(&QueueName::stored(&name))?;
     body::none(&shared, request).await?;
     let queue = match QueueName::new(&name) {
         Ok(queue) => queue,
@@ -53,37 +64,43 @@ pub(super) async fn pause(
         },
     };
     shared.store().order(Order::Queue { queue, order: RunOrder::Pause }).await?;
+    audit::note(&shared, &caller, Deed::to("pause", format!("queue {name}"))).await;
     answer(&shared, &name).await
 }
 
 /// Has a queue give out its tasks again.
 pub(super) async fn resume(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     Name(name): Name,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
+    caller.check_queue(&QueueName::stored(&name))?;
     body::none(&shared, request).await?;
     let queue = find(&shared, &name).await?.name;
     shared.store().order(Order::Queue { queue, order: RunOrder::Run }).await?;
+    audit::note(&shared, &caller, Deed::to("resume", format!("queue {name}"))).await;
     answer(&shared, &name).await
 }
 
 /// Removes everything that waits in a queue.
 pub(super) async fn purge(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     Name(name): Name,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
     let query = query.read(&[&["cursor", "dry_run"]])?;
+    caller.check_queue(&QueueName::stored(&name))?;
     body::none(&shared, request).await?;
     let queue = Some(find(&shared, &name).await?.name);
     let filter = Filter { states: State::WAITING.to_vec(), queue, ..Filter::default() };
     let cursor = query.text("cursor").map(str::to_owned);
     let purge = Sweep { action: Action::Delete, filter, cursor };
-    let swept = sweep(&shared, purge, query.flag("dry_run")?).await?;
+    let swept = sweep(&shared, &caller, purge, query.flag("dry_run")?).await?;
     Ok(Json(StatusCode::OK, swept).into_response())
 }
 

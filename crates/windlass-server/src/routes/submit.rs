@@ -9,6 +9,7 @@ use serde::Serialize;
 use windlass_core::store::{GetParams, Inserted, Parts};
 use windlass_core::{Clock, Error, NewTask, Store, SystemClock, TaskId, TaskRecord, limits};
 
+use crate::access::Caller;
 use crate::app::{SMALL_BODY_BYTES, Shared};
 use crate::body::{self, Body, Media};
 use crate::fields;
@@ -29,6 +30,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Stores one task: 201, or 200 with the task that was there already.
 pub(super) async fn one(
     State(shared): State<Shared>,
+    caller: Caller,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
@@ -37,7 +39,7 @@ pub(super) async fn one(
     let config = shared.client().config();
     let body = body::json(&shared, request, body::single_bytes_max(&config.limits)).await?;
     let task = read(&body.bytes, headers, config)?;
-    let mut accepted = submit(&shared, vec![Ok(task)], Echo::Payloads).await;
+    let mut accepted = submit(&shared, &caller, vec![Ok(task)], Echo::Payloads).await;
     let Accepted { record, is_new } = accepted.pop().expect("one task has one answer")?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     // Ids of every store are plain words; a stranger's, with bytes that no header takes, has none.
@@ -52,6 +54,7 @@ pub(super) async fn one(
 /// Stores many tasks and answers each, in order; the answers leave the payloads out.
 pub(super) async fn batch(
     State(shared): State<Shared>,
+    caller: Caller,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
@@ -70,7 +73,7 @@ pub(super) async fn batch(
     } else {
         read_all(&shared, &body, trace)?
     };
-    let accepted = submit(&shared, tasks, Echo::Nothing).await;
+    let accepted = submit(&shared, &caller, tasks, Echo::Nothing).await;
     Ok(Json(StatusCode::OK, Answers::new(&accepted)).into_response())
 }
 
@@ -125,9 +128,16 @@ struct Accepted {
 /// Stores those that could be read and says what became of each, in order.
 async fn submit(
     shared: &Shared,
+    caller: &Caller,
     tasks: Vec<Outcome<NewTask>>,
     echo: Echo,
 ) -> Vec<Outcome<Accepted>> {
+    let permitted = |task: Outcome<NewTask>| {
+        let task = task?;
+        caller.check_queue(&task.queue)?;
+        Ok(task)
+    };
+    let tasks: Vec<_> = tasks.into_iter().map(permitted).collect();
     let sound: Vec<_> = tasks.iter().filter_map(|task| task.as_ref().ok()).cloned().collect();
     let stored = shared.client().insert_all(sound).await;
     let placed: Vec<_> = stored.into_iter().map(|stored| place(stored?)).collect();
@@ -146,6 +156,8 @@ async fn submit(
         // the submit failed would have it repeated.
         let as_sent = || NewTask { id, ..task }.into_record(SystemClock.now());
         let mut record = record.unwrap_or_else(as_sent);
+        // A key may have led to a task of a queue that the caller may not see.
+        caller.check_queue(&record.queue)?;
         if is_new {
             record.payload = payload;
         }

@@ -12,6 +12,7 @@ use windlass_core::store::{Action, Changed, GetParams, Parts, WaitParams, Wake};
 use windlass_core::{State, TaskId, TaskRecord, When, history, limits};
 
 use super::Name;
+use crate::access::Caller;
 use crate::app::Shared;
 use crate::body;
 use crate::fields::Object;
@@ -33,12 +34,14 @@ const AWAY_PAUSE: Duration = Duration::from_millis(300);
 /// The task; with `wait`, as soon as it is finished, or at the end of the wait.
 pub(super) async fn show(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     name: Name,
     query: RawQuery,
     stopping: Option<Extension<Stopping>>,
 ) -> Outcome<Response> {
     let query = query.read(&[&["wait"]])?;
     let id = id(name)?;
+    caller.check_tasks(&shared, std::slice::from_ref(&id)).await?;
     let mut was_there = false;
     if let Some(time) = query.duration("wait")? {
         if time > WAIT_MAX {
@@ -58,17 +61,19 @@ pub(super) async fn show(
         None if was_there => return Err(vanished(&id)),
         found => found.ok_or_else(|| Problem::no_task(&id))?,
     };
+    caller.check_queue(&record.queue)?;
     Ok(Json(StatusCode::OK, Task::whole(&record)).into_response())
 }
 
 /// Everything that happened to the task, oldest first.
 pub(super) async fn events(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     name: Name,
     query: RawQuery,
 ) -> Outcome<Response> {
     query.none()?;
-    let record = record(&shared, &id(name)?).await?;
+    let record = record(&shared, &caller, &id(name)?).await?;
     let events = history::timeline(&record).into_iter().map(Event::from).collect();
     Ok(Json(StatusCode::OK, List::whole(events)).into_response())
 }
@@ -76,18 +81,20 @@ pub(super) async fn events(
 /// Calls the task off: 200 at once, 202 when it runs and will hear of it.
 pub(super) async fn cancel(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     name: Name,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
     body::none(&shared, request).await?;
-    change(&shared, &id(name)?, Action::Cancel, &[]).await
+    change(&shared, &caller, &id(name)?, Action::Cancel, &[]).await
 }
 
 /// The same as a cancel; with `purge`, removes the record of a finished task.
 pub(super) async fn delete(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     name: Name,
     query: RawQuery,
     request: Request,
@@ -96,26 +103,28 @@ pub(super) async fn delete(
     body::none(&shared, request).await?;
     let id = id(name)?;
     if is_purge {
-        return change(&shared, &id, Action::Delete, &State::TERMINAL).await;
+        return change(&shared, &caller, &id, Action::Delete, &State::TERMINAL).await;
     }
-    change(&shared, &id, Action::Cancel, &[]).await
+    change(&shared, &caller, &id, Action::Cancel, &[]).await
 }
 
 /// Runs the task again, or now.
 pub(super) async fn retry(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     name: Name,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
     body::none(&shared, request).await?;
-    change(&shared, &id(name)?, Action::Rerun, &[]).await
+    change(&shared, &caller, &id(name)?, Action::Rerun, &[]).await
 }
 
 /// Moves the task to another time.
 pub(super) async fn snooze(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     name: Name,
     query: RawQuery,
     request: Request,
@@ -126,7 +135,7 @@ pub(super) async fn snooze(
     let Some(when) = when else {
         return Err(Problem::new(Slug::InvalidRequest, "say how long: for or until"));
     };
-    change(&shared, &id(name)?, Action::Reschedule(when), &[]).await
+    change(&shared, &caller, &id(name)?, Action::Reschedule(when), &[]).await
 }
 
 /// Reads the time to which something is put off.
@@ -142,12 +151,12 @@ pub(super) fn when(object: &mut Object<'_>) -> Outcome<Option<When>> {
 /// Changes one task and answers it as it is afterwards.
 pub(super) async fn change(
     shared: &Shared,
+    caller: &Caller,
     id: &TaskId,
     action: Action,
     only_in: &[State],
 ) -> Outcome<Response> {
-    let params = sweep::params(vec![id.clone()], action, only_in);
-    let reply = shared.store().change(params).await?;
+    let reply = sweep::change(shared, caller, vec![id.clone()], action, only_in).await?;
     let (status, state) = match reply.outcomes.first() {
         Some(Changed::Done(state)) => (StatusCode::OK, *state),
         Some(Changed::Requested) => (StatusCode::ACCEPTED, Some(State::Running)),
@@ -184,8 +193,10 @@ fn vanished(id: &TaskId) -> Problem {
     Problem::new(Slug::NotFound, text)
 }
 
-async fn record(shared: &Shared, id: &TaskId) -> Outcome<TaskRecord> {
-    shared.client().get(id).await?.ok_or_else(|| Problem::no_task(id))
+async fn record(shared: &Shared, caller: &Caller, id: &TaskId) -> Outcome<TaskRecord> {
+    let record = shared.client().get(id).await?.ok_or_else(|| Problem::no_task(id))?;
+    caller.check_queue(&record.queue)?;
+    Ok(record)
 }
 
 /// Ends when the task is finished or gone, or the time is over; a store that is away is waited for.

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use windlass_core::State;
 use windlass_core::store::{Filter, ListParams, Page};
 
+use crate::access::Caller;
 use crate::app::Shared;
 use crate::problem::{Outcome, Problem};
 use crate::query::{FILTERS, PAGING, RawQuery};
@@ -22,15 +23,24 @@ use crate::wire::{Counts, Json, List};
 const PAGE_TIME: Duration = Duration::from_secs(1);
 
 /// A page of tasks.
-pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
-    let page = page(&shared, query.read(&[&FILTERS, &PAGING])?.page()?).await?;
+pub(super) async fn list(
+    Shares(shared): Shares<Shared>,
+    caller: Caller,
+    query: RawQuery,
+) -> Outcome<Response> {
+    let page = page(&shared, &caller, query.read(&[&FILTERS, &PAGING])?.page()?).await?;
     let data = page.tasks.iter().map(Task::listed).collect();
     Ok(Json(StatusCode::OK, List { data, next_cursor: page.next_cursor }).into_response())
 }
 
 /// A page that is full, or the last, where that does not take long: a store looks at a stretch of
 /// tasks at a time, and few of them, or none, may match.
-pub(super) async fn page(shared: &Shared, mut params: ListParams) -> Outcome<Page> {
+pub(super) async fn page(
+    shared: &Shared,
+    caller: &Caller,
+    mut params: ListParams,
+) -> Outcome<Page> {
+    caller.check_filter(&params.filter)?;
     let end = Instant::now() + PAGE_TIME;
     let mut whole = Page::default();
     loop {
@@ -62,9 +72,14 @@ enum By {
 }
 
 /// How many tasks there are: by the kept counts, or one by one.
-pub(super) async fn count(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
+pub(super) async fn count(
+    Shares(shared): Shares<Shared>,
+    caller: Caller,
+    query: RawQuery,
+) -> Outcome<Response> {
     let query = query.read(&[&FILTERS, &["by", "exact"]])?;
     let filter = query.filter()?;
+    caller.check_filter(&filter)?;
     let by = match query.text("by") {
         None => None,
         Some("state") => Some(By::State),

@@ -9,7 +9,9 @@ use windlass_core::store::{Depth, Filter, Order, RunOrder, WorkerRecord};
 use windlass_core::{ErrorKind, State, WorkerId};
 
 use super::Name;
+use crate::access::Caller;
 use crate::app::Shared;
+use crate::audit::{self, Deed};
 use crate::body;
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
@@ -70,49 +72,56 @@ pub(super) async fn show(
 /// Has a worker take nothing new until told otherwise.
 pub(super) async fn pause(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     Name(name): Name,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
-    order(&shared, &name, query, request, RunOrder::Pause).await
+    query.none()?;
+    body::none(&shared, request).await?;
+    order(&shared, &caller, &name, RunOrder::Pause).await
 }
 
 /// Has a worker take tasks again.
 pub(super) async fn resume(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     Name(name): Name,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
-    order(&shared, &name, query, request, RunOrder::Run).await
+    query.none()?;
+    body::none(&shared, request).await?;
+    order(&shared, &caller, &name, RunOrder::Run).await
 }
 
 /// Has a worker finish what it runs, and end.
 pub(super) async fn drain(
     Shares(shared): Shares<Shared>,
+    caller: Caller,
     Name(name): Name,
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
-    order(&shared, &name, query, request, RunOrder::Drain).await
+    query.none()?;
+    body::none(&shared, request).await?;
+    order(&shared, &caller, &name, RunOrder::Drain).await
 }
 
 /// Gives an order, and answers the worker as it will be as soon as it has heard of it.
-async fn order(
-    shared: &Shared,
-    name: &str,
-    query: RawQuery,
-    request: Request,
-    order: RunOrder,
-) -> Outcome<Response> {
-    query.none()?;
-    body::none(shared, request).await?;
+async fn order(shared: &Shared, caller: &Caller, name: &str, order: RunOrder) -> Outcome<Response> {
     let worker = WorkerId::new(name);
     let given = shared.store().order(Order::Worker { worker, order }).await;
     given.map_err(|error| match error.kind() {
         ErrorKind::NotFound => no_worker(name),
         _ => error.into(),
     })?;
+    let action = match order {
+        RunOrder::Run => "resume",
+        RunOrder::Pause => "pause",
+        RunOrder::Drain => "drain",
+    };
+    audit::note(shared, caller, Deed::to(action, format!("worker {name}"))).await;
     let record = find(shared, name).await?;
     let now = shared.store().inspect(Depth::Ping).await?.now;
     Ok(Json(StatusCode::OK, Worker::new(&record, now)).into_response())

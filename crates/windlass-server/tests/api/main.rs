@@ -1,6 +1,7 @@
 //! The API as its callers see it; one program, since each more would be linked anew.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod access;
 mod pull;
 mod root;
 mod routes;

@@ -69,6 +69,7 @@ async fn the_page_has_nothing_inline() {
         assert_eq!(api.call(Method::GET, asset, None).await.status, 200);
     }
     let script = api.call(Method::GET, "/page.js", None).await.text;
+    assert!(script.contains("sessionStorage") && !script.contains("localStorage"));
     for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
         assert!(!script.contains(markup), "{markup}");
     }

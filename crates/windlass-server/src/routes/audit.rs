@@ -1,0 +1,32 @@
+//! Who changed what.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::value::RawValue;
+use windlass_core::store::{AUDIT, DocQuery};
+use windlass_core::{Error, Timestamp};
+
+use crate::app::Shared;
+use crate::problem::Outcome;
+use crate::query::{PAGING, RawQuery};
+use crate::wire::{Json, List};
+
+/// A page of the audit, oldest first; with `since`, from that time on.
+pub(super) async fn list(State(shared): State<Shared>, query: RawQuery) -> Outcome<Response> {
+    let query = query.read(&[&["since"], &PAGING])?;
+    let limit = query.limit()?;
+    let since = query.read("since", str::parse::<Timestamp>)?;
+    // Keys begin with the time.
+    let after = query.text("cursor").map(str::to_owned).or(since.map(|since| since.to_string()));
+    let class = DocQuery::Class { class: AUDIT.into(), after, limit };
+    let documents = shared.store().load(class).await?;
+    let is_last = documents.len() < limit;
+    let next_cursor = documents.last().filter(|_| !is_last).map(|last| last.key.clone());
+    let read = |body: String| {
+        RawValue::from_string(body).map_err(|cause| Error::corrupt("read the audit").because(cause))
+    };
+    let data = documents.into_iter().map(|document| read(document.body));
+    let data = data.collect::<Result<Vec<_>, _>>()?;
+    Ok(Json(StatusCode::OK, List { data, next_cursor }).into_response())
+}
