@@ -46,16 +46,15 @@ fn mode_store_prints_one_object_per_batch_size() {
 fn mode_enqueue_tells_rate_and_latency() {
     let objects = measured(&["--mode", "enqueue", "--producers", "8", "--store", "memory:"]);
     assert_eq!(objects.len(), 1);
-    assert_eq!(objects[0]["tasks"], 200);
-    assert_positive(&objects[0], &["tasks_per_s", "fdatasync_us"]);
+    assert_positive(&objects[0], &["tasks", "tasks_per_s", "fdatasync_us"]);
     assert_positive(&objects[0]["latency_ms"], &["p50", "p95", "p99"]);
 }
 
 #[test]
 fn mode_http_tells_the_rate_of_single_submits() {
     let objects = measured(&["--mode", "http", "--producers", "8", "--store", "memory:"]);
-    assert_eq!((objects.len(), &objects[0]["tasks"]), (1, &200.into()));
-    assert_positive(&objects[0], &["tasks_per_s"]);
+    assert_eq!(objects.len(), 1);
+    assert_positive(&objects[0], &["tasks", "tasks_per_s"]);
     assert_positive(&objects[0]["latency_ms"], &["p50", "p95", "p99"]);
 }
 
