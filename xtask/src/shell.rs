@@ -60,7 +60,7 @@ pub(crate) fn run(command: &mut Command) -> Result {
     Err(format!("{} ended with {status}", name_of(command)).into())
 }
 
-/// Runs a command and answers what it printed; anything but success is an error with its complaints.
+/// Runs a command and answers what it printed; anything but success is an error with all of that.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -69,8 +69,10 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     if output.status.success() {
         return Ok(String::from_utf8(output.stdout)?);
     }
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} ended with {}: {}", name_of(command), output.status, complaints.trim()).into())
+    let [complaints, said] = [&output.stderr, &output.stdout]
+        .map(|text| String::from_utf8_lossy(text).trim().to_owned());
+    let told = if said.is_empty() { complaints } else { format!("{complaints}\n{said}") };
+    Err(format!("{} ended with {}: {told}", name_of(command), output.status).into())
 }
 
 /// An error and every cause behind it, in one line.
@@ -98,7 +100,8 @@ mod tests {
 
     #[test]
     fn a_failing_command_is_an_error_with_its_complaint() {
-        let error = output(Command::new("sh").args(["-c", "echo broken >&2; exit 3"])).unwrap_err();
-        assert!(error.to_string().contains("broken"), "{error}");
+        let script = "echo broken >&2; echo why; exit 3";
+        let error = output(Command::new("sh").args(["-c", script])).unwrap_err().to_string();
+        assert!(error.contains("broken") && error.contains("why"), "{error}");
     }
 }

@@ -54,17 +54,24 @@ pub(crate) fn run(args: &Args) -> Result {
     if let Err(error) = setup::run(setup::Voice::Quiet) {
         println!("setup: {}", shell::chain(error.as_ref()));
     }
-    let (mut tally, is_cargo_satisfied) = if args.cargo.is_empty() {
-        let (mut tally, is_satisfied) = programs::run(programs::build()?)?;
+    let (mut tally, is_cargo_satisfied, tortured) = if args.cargo.is_empty() {
+        let programs = programs::build()?;
+        // Beside the tests: they wait more than they work.
+        let (tested, tortured) = thread::scope(|scope| {
+            let tortures = scope.spawn(|| run_tortures(args));
+            let tested = programs::run(programs);
+            (tested, tortures.join().unwrap_or(Tally { failed: 1, ..Tally::default() }))
+        });
+        let (mut tally, is_satisfied) = tested?;
         let (documented, is_documented) = run_cargo_test(&[String::from("--doc")])?;
         tally += documented;
-        (tally, is_satisfied && is_documented)
+        (tally, is_satisfied && is_documented, tortured)
     } else {
-        run_cargo_test(&args.cargo)?
+        let (tally, is_satisfied) = run_cargo_test(&args.cargo)?;
+        (tally, is_satisfied, run_tortures(args))
     };
     let is_any_run = tally.passed + tally.failed > 0;
-    tally += run_power_cut(args);
-    tally += run_processes(args);
+    tally += tortured;
     println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     if tally.failed > 0 {
         return Err("tests failed".into());
@@ -111,6 +118,12 @@ fn parse_result(line: &str) -> Option<Tally> {
             .and_then(|(number, _)| number.parse().ok())
     };
     Some(Tally { passed: count("passed")?, failed: count("failed")?, skipped: count("ignored")? })
+}
+
+fn run_tortures(args: &Args) -> Tally {
+    let mut tally = run_power_cut(args);
+    tally += run_processes(args);
+    tally
 }
 
 fn run_power_cut(args: &Args) -> Tally {
@@ -160,14 +173,12 @@ fn run_torture(args: &Args, obstacle: impl FnOnce() -> Option<String>, words: &[
         println!("NOT RUN: {name}, because {why}");
         return Tally { skipped: 1, ..Tally::default() };
     }
-    println!("torture {}", words.join(" "));
-    match shell::run(shell::this_program().arg("torture").args(words)) {
-        Ok(()) => Tally { passed: 1, ..Tally::default() },
-        Err(error) => {
-            println!("torture {name}: {}", shell::chain(error.as_ref()));
-            Tally { failed: 1, ..Tally::default() }
-        }
-    }
+    // In one piece, since tests print meanwhile.
+    let told = shell::output(shell::this_program().arg("torture").args(words));
+    let is_passed = told.is_ok();
+    let told = told.unwrap_or_else(|error| shell::chain(error.as_ref()));
+    println!("torture {}: {}", words.join(" "), told.trim());
+    Tally { passed: u64::from(is_passed), failed: u64::from(!is_passed), ..Tally::default() }
 }
 
 #[cfg(test)]

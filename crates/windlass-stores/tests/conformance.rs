@@ -51,11 +51,26 @@ mod asynq {
     windlass_testkit::conformance!(AsynqSubject);
 }
 
+/// What concerns several queues, and so several slots: every rule is asked of one server, and of a Cluster with
+/// the other layout. Random sequences are done here too.
 #[cfg(feature = "redis")]
 mod asynq_cluster {
     use crate::subjects::AsynqClusterSubject;
 
-    windlass_testkit::conformance!(AsynqClusterSubject);
+    windlass_testkit::rules! {
+        AsynqClusterSubject;
+        life {
+            every_row_of_the_table_can_be_walked,
+        }
+        claim {
+            the_limit_bounds_the_whole_claim,
+            quotas_are_served_in_the_order_given,
+            a_queue_may_be_named_again_in_one_claim,
+            a_claim_takes_nothing_from_queues_that_it_does_not_name,
+            a_paused_queue_gives_nothing_while_the_others_go_on,
+            a_paused_queue_gives_nothing_to_the_claim_behind_an_apply,
+        }
+    }
 }
 
 #[cfg(all(feature = "postgres", feature = "redis"))]

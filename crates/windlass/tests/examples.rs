@@ -2,18 +2,34 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use windlass::tokio_postgres::{self, NoTls};
 use windlass_testkit::PostgresServer;
 use windlass_testkit::servers::postgres::Care;
 
+/// The folder of the examples, built: all at once and for the whole workspace, as cargo has built them for
+/// the tests already. One by one they would be built anew with the features of one package.
+fn built() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--workspace", "--examples"])
+            .current_dir(root)
+            .status();
+        assert!(built.unwrap().success(), "the examples should build");
+        let this = std::env::current_exe().unwrap();
+        this.ancestors().nth(2).expect("target/debug/deps/examples").join("examples")
+    })
+}
+
 /// Runs an example in an empty folder.
 fn start(example: &str, database: Option<&str>) -> Output {
     let folder = tempfile::tempdir().unwrap();
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--manifest-path", manifest, "--example", example])
+    let output = Command::new(built().join(example))
         .current_dir(folder.path())
         .env_remove("DATABASE_URL")
         .envs(database.map(|url| ("DATABASE_URL", url)))
