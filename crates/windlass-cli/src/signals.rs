@@ -51,7 +51,7 @@ pub(crate) async fn any() {
 }
 
 /// Signals within this time are one: `timeout` and shells send theirs to a process and to its whole group.
-const ONE_SIGNAL: Duration = Duration::from_millis(500);
+const ONE_SIGNAL: Duration = Duration::from_millis(200);
 
 /// Runs work that ends in good order when `stop` is cancelled by the first signal; a second one ends
 /// it at once.

@@ -358,7 +358,7 @@ async fn work(
 }
 
 /// Signals within this time are one: `timeout` and shells send theirs to a process and to its whole group.
-const ONE_SIGNAL: Duration = Duration::from_millis(500);
+const ONE_SIGNAL: Duration = Duration::from_millis(200);
 
 /// SIGTERM and SIGINT.
 struct Signals {

@@ -31,7 +31,7 @@ use crate::subject::Subject;
 use side::Sides;
 
 /// Cases in a usual run: seconds, not minutes.
-const CASES: u64 = 40;
+const CASES: u64 = 25;
 /// Most tries at making a failing case shorter.
 const SHRINK_TRIES: u32 = 2_000;
 

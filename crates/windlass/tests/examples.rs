@@ -10,14 +10,14 @@ use windlass::tokio_postgres::{self, NoTls};
 use windlass_testkit::PostgresServer;
 use windlass_testkit::servers::postgres::Care;
 
-/// The folder of the examples, built: all at once and for the whole workspace, as cargo has built them for
-/// the tests already. One by one they would be built anew with the features of one package.
+/// The folder of the examples, built by the very command that builds the tests: with any other, the features
+/// of what they stand on would be others, and all of that would be built anew.
 fn built() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--workspace", "--examples"])
+            .args(["test", "--quiet", "--workspace", "--no-run"])
             .current_dir(root)
             .status();
         assert!(built.unwrap().success(), "the examples should build");

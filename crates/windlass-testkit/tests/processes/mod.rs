@@ -55,6 +55,19 @@ impl Process {
         self.signal("-TERM");
     }
 
+    /// Asks again and again until it ends: signals that it hears together are one.
+    pub(crate) fn terminate_at_once(&mut self) -> ExitStatus {
+        let asked = Instant::now();
+        loop {
+            self.terminate();
+            std::thread::sleep(Duration::from_millis(100));
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(asked.elapsed() < Duration::from_secs(10), "it does not end");
+        }
+    }
+
     pub(crate) fn ended(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
