@@ -5,10 +5,9 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{Place, Ran, Server, ran};
+use support::{Place, Ran, Server, eventually, ran};
 
 /// Short, so that what a killed process held comes back while the test waits.
 const QUICK: &str = "\
@@ -319,16 +318,6 @@ fn the_secret_of_a_token_appears_nowhere() {
     }
 }
 
-/// Another process tells nobody when it has looked: it is asked until it has.
-#[track_caller]
-fn eventually(is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < end, "not within a minute");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn a_token_made_or_revoked_in_the_store_counts_at_a_running_server() {
     let place = Place::new();
@@ -336,12 +325,12 @@ fn a_token_made_or_revoked_in_the_store_counts_at_a_running_server() {
     assert_eq!(server.get("/api/v1/stats").0, 200);
     let token = new_token(&place, "read");
     // Within 5 s; how long it may take here is up to the machine.
-    eventually(|| server.get("/api/v1/stats").0 == 401);
+    eventually("it asks for a token", || server.get("/api/v1/stats").0 == 401);
     with_token(&place, &server, &token, &["stats"]).exits(0);
     let told = with_token(&place, &server, &token, &["queue", "pause", "q"]).exits(5);
     assert!(told.err.contains("operate"), "{told}");
     let id = token.split('_').nth(1).expect("three parts");
     place.run(&["token", "revoke", id]).exits(0);
-    eventually(|| with_token(&place, &server, &token, &["stats"]).code != 0);
+    eventually("it is refused", || with_token(&place, &server, &token, &["stats"]).code != 0);
     with_token(&place, &server, &token, &["stats"]).exits(5);
 }

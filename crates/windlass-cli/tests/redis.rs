@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Place, Server};
+use support::{Place, Server, eventually};
 use windlass_testkit::servers::redis::Keeping;
 use windlass_testkit::{PostgresServer, RedisServer};
 
@@ -21,15 +21,6 @@ const QUICK: &str = "[upkeep]\nsweep = \"100ms\"\n";
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
-}
-
-/// Looks until something is true.
-fn until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_true() {
-        assert!(Instant::now() < deadline, "it never came: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -192,7 +183,7 @@ fn what_the_leader_mends_is_counted() {
     let (status, answer) = server.post("/api/v1/tasks", "{}");
     assert_eq!((status, repairs()), (201, 0.into()), "{answer}");
     assert_eq!(redis.operate(&["DEL", "wl:{default}:st"]).expect("it answers"), ":1\r\n");
-    until("the counters are mended", || repairs() == 1);
+    eventually("the counters are mended", || repairs() == 1);
     let counts = json(&server.get("/api/v1/stats").1)["tasks"]["by_state"].clone();
     assert_eq!(counts["pending"], 1, "{counts}");
 }
@@ -268,12 +259,12 @@ fn an_idle_worker_that_does_not_lead_sends_at_most_two_commands_a_second() {
         assert_eq!(status, 201, "{answer}");
     }
     let exists = |key: &str| redis.operate(&["EXISTS", key]).is_ok_and(|told| told == ":1\r\n");
-    until("someone leads", || exists("wl:{~}:lead"));
+    eventually("someone leads", || exists("wl:{~}:lead"));
     let worker = place.command().args(["worker", "--store", &idles]).stderr(Stdio::null()).spawn();
     let _worker = Killed(worker.expect("cargo has built the binary"));
-    until("it is registered", || exists("wl:{~}:workers"));
+    eventually("it is registered", || exists("wl:{~}:workers"));
     // It has begun when it waits for the bell, and for what others tell.
-    until("it waits", || addresses(&redis, "idles").len() >= 4);
+    eventually("it waits", || addresses(&redis, "idles").len() >= 4);
     let before = addresses(&redis, "idles");
     let seen = commands(&redis, Duration::from_secs(SECONDS));
     let own: HashSet<_> = addresses(&redis, "idles").union(&before).cloned().collect();
@@ -313,10 +304,10 @@ fn without_its_brokers_work_goes_on_and_it_is_told_of() {
     run("critical");
     run("normal");
     let away = |count| warnings(&server).iter().filter(|one| *one == "broker").count() == count;
-    until("both are missed", || away(2));
+    eventually("both are missed", || away(2));
     high.launch();
     low.launch();
-    until("both are back", || away(0));
+    eventually("both are back", || away(0));
     run("high");
     run("low");
     let words = ["bench", "--mode", "drain", "--tasks", "300", "-o", "json"];
