@@ -3,7 +3,7 @@
 //! - [`App`] is the API: give it a [`windlass_engine::Client`], and it answers requests, from a
 //!   socket or by [`App::call`] without one.
 //! - [`Listener`] is the socket: elsewhere than on loopback only with access tokens, with limits on
-//!   connections, headers and slow clients.
+//!   connections, headers and slow clients; [`Tls`] is the certificate that it may speak TLS with.
 //!
 //! Inside: `routes/` has a file per group of routes, `wire/` the JSON forms in and out, `fields.rs`
 //! the strict reading of objects and query strings, `problem.rs` every way a request can fail,
@@ -24,6 +24,7 @@ mod query;
 mod remote;
 mod routes;
 mod sweep;
+mod tls;
 mod wire;
 
 pub use access::token::Scope;
@@ -31,3 +32,4 @@ pub use app::App;
 pub use axum::http::Method;
 pub use listen::{Bounds, Exposure, Listener};
 pub use routes::Route;
+pub use tls::Tls;

@@ -2,9 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod access;
+mod crowd;
+mod http2;
 mod pull;
 mod root;
 mod routes;
 mod sockets;
 mod submit;
 mod support;
+mod tls;
