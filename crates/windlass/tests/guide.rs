@@ -33,7 +33,7 @@ fn the_first_example_works_when_pasted_into_an_empty_crate() {
 
     let exe = std::env::current_exe().unwrap();
     let target = exe.ancestors().nth(3).expect("target/debug/deps/guide");
-    let output = Command::new(env!("CARGO"))
+    let output = windlass_testkit::cargo()
         .args(["run", "--quiet"])
         .env("CARGO_TARGET_DIR", target)
         .current_dir(folder.path())
