@@ -22,7 +22,7 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn new(body: Body, asked: Asked) -> Self {
-        asked.taken();
+        asked.is_offered();
         Self { body, rest: Bytes::new(), asked }
     }
 
@@ -40,20 +40,20 @@ impl HttpBody for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.asked.taken();
+        // Asked for the next piece: the one before is gone.
+        self.asked.is_offered();
         if !self.rest.is_empty() {
             let rest = std::mem::take(&mut self.rest);
             return Poll::Ready(Some(Ok(self.piece(rest))));
         }
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        polled.map(|frame| {
-            let frame = match frame?.map(Frame::into_data) {
-                Ok(Ok(data)) => Ok(self.piece(data)),
-                Ok(Err(other)) => Ok(other),
-                Err(error) => Err(error),
-            };
-            Some(frame)
-        })
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            self.asked.is_awaited();
+            return Poll::Pending;
+        };
+        Poll::Ready(frame.map(|frame| match frame?.into_data() {
+            Ok(data) => Ok(self.piece(data)),
+            Err(other) => Ok(other),
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

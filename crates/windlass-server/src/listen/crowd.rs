@@ -69,7 +69,7 @@ struct Doing {
     /// Where it stands among the idle.
     ticket: u64,
     idle_since: Instant,
-    /// The requests under way; of those whose answer has begun, when its client last took some of it.
+    /// The requests under way; of those with an answer that is for the client to take, since when.
     requests: HashMap<u64, Option<Instant>>,
     last: u64,
 }
@@ -136,9 +136,14 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The client takes some of its answer.
-    pub(super) fn taken(&self) {
+    /// There is more of the answer, and it is for the client to take it.
+    pub(super) fn is_offered(&self) {
         self.presence.doing.lock().requests.insert(self.number, Some(Instant::now()));
+    }
+
+    /// The client has taken what there is, and there may be more later.
+    pub(super) fn is_awaited(&self) {
+        self.presence.doing.lock().requests.insert(self.number, None);
     }
 }
 
@@ -195,12 +200,14 @@ mod tests {
         let (stalled, lively) = (presence.begin(), presence.begin());
         assert_eq!(presence.ends_at(&bounds), None, "it is worked for");
         let began = Instant::now();
-        stalled.taken();
+        stalled.is_offered();
         tokio::time::advance(Duration::from_secs(5)).await;
-        lively.taken();
+        lively.is_offered();
         assert_eq!(presence.ends_at(&bounds), Some(began + bounds.write_stall));
         drop(stalled);
         assert_eq!(presence.ends_at(&bounds), Some(Instant::now() + bounds.write_stall));
+        lively.is_awaited();
+        assert_eq!(presence.ends_at(&bounds), None, "who waits for us is not the one who stalls");
         drop(lively);
         assert!(presence.is_idle());
     }
