@@ -1,7 +1,6 @@
 //! The first example of the guide works when it is pasted into an empty crate.
 
 use std::path::Path;
-use std::process::Command;
 
 /// The first block of a language in a page.
 fn block<'p>(page: &'p str, language: &str) -> &'p str {
