@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
-use windlass_core::store::{ApplyParams, ClaimParams, PrioritySet, Quota, WaitParams, Wake, WakeMark};
+use windlass_core::store::{
+    ApplyParams, ClaimParams, PrioritySet, Quota, WaitParams, Wake, WakeMark,
+};
 use windlass_core::{Priority, TaskId, WorkerId};
 use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::scene::{LEASE, claim_of, completed};
@@ -49,7 +51,11 @@ async fn one_list_is_waited_for_by_a_move_whatever_the_server_calls_it() {
         let id = s.elsewhere().await.submit(draft()).await;
         assert_eq!(waiting.await.unwrap(), Wake::Work);
         let moves = server.operate(&["INFO", "commandstats"]).unwrap().to_lowercase();
-        let name = if extra.is_empty() { "cmdstat_blmove:calls=1," } else { "cmdstat_brpoplpush:calls=1," };
+        let name = if extra.is_empty() {
+            "cmdstat_blmove:calls=1,"
+        } else {
+            "cmdstat_brpoplpush:calls=1,"
+        };
         assert!(moves.contains(name), "{moves}");
         assert_eq!(claim(&s, wish(&worker)).await.0, [id]);
     }
@@ -70,7 +76,8 @@ async fn what_was_moved_is_for_any_claim_of_the_worker() {
         transitions: vec![s.transition(&first.tasks[0], completed())],
         then_claim: Some(wish(&worker)),
     };
-    let store = Arc::clone(&s.store);
+    // On a connection of its own, so that nothing else waits behind it.
+    let store = s.store.dedicated().await.unwrap();
     let applying = tokio::spawn(async move { store.apply(ending).await.unwrap() });
     let watcher = connect(&schema).await;
     let held_up = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
@@ -78,7 +85,8 @@ async fn what_was_moved_is_for_any_claim_of_the_worker() {
     while watcher.query_one(held_up, &[]).await.unwrap().get::<_, i64>(0) == 0 {
         tokio::task::yield_now().await;
     }
-    let waiting = begin_to_wait(&s, &server, s.store.claim(wish(&worker)).await.unwrap().mark).await;
+    let waiting =
+        begin_to_wait(&s, &server, s.store.claim(wish(&worker)).await.unwrap().mark).await;
     let id = s.elsewhere().await.submit(draft()).await;
     assert_eq!(waiting.await.unwrap(), Wake::Work);
     assert_eq!(claim(&s, wish(&worker)).await.0, [id]);
