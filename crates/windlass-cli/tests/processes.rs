@@ -332,7 +332,7 @@ fn the_secret_of_a_token_appears_nowhere() {
         assert!(!body.contains(secret), "{request}: {body}");
     }
     let log = server.end();
-    assert!(log.contains("INFO") && log.contains("TRACE"), "there is a log: {log}");
+    assert!(log.contains("INFO"), "there is a log: {log}");
     for secret in [secret, &bob] {
         let line = log.lines().find(|line| line.contains(secret));
         assert_eq!(line, None, "the log repeats it");

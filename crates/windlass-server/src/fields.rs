@@ -73,8 +73,10 @@ impl<'a> Field<'a> {
         if number < 0.0 {
             return Err(self.refused("must not be negative"));
         }
-        serde_json::from_str(self.raw)
-            .map_err(|_| self.refused(format!("must be a whole number up to {}", u32::MAX)))
+        // To JSON, 7.0 is as whole as 7.
+        let is_whole = number.fract() == 0.0 && number <= f64::from(u32::MAX);
+        let refused = || self.refused(format!("must be a whole number up to {}", u32::MAX));
+        is_whole.then_some(number as u32).ok_or_else(refused)
     }
 
     /// Any number.
@@ -103,7 +105,8 @@ impl<'a> Field<'a> {
 
     /// A priority by name or number.
     pub(crate) fn priority(&self) -> Outcome<Priority> {
-        let text = if self.sort() == "a number" { self.raw.to_owned() } else { self.text()? };
+        let is_number = self.sort() == "a number";
+        let text = if is_number { self.count()?.to_string() } else { self.text()? };
         text.parse().map_err(|error| self.refused(error))
     }
 

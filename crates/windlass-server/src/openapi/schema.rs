@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use windlass_core::{Priority, State};
 
+use crate::fields::SECONDS_MAX;
 use crate::form::{Form, Sort};
 
 /// Whole names: letters, digits and some marks, 1 to 128 of them.
@@ -17,7 +18,7 @@ const DURATION: &str =
     "^(?:[0-9]{1,9}(?:\\.[0-9]{1,9})?|[0-9]{1,5}(?:ms|s|m|h)|PT[0-9]{1,5}[SMH])$";
 const TIMEOUT: &str =
     "^(?:[1-9][0-9]{0,8}(?:\\.[0-9]{1,9})?|[1-9][0-9]{0,4}(?:ms|s|m|h)|PT[1-9][0-9]{0,4}[SMH])$";
-const WAIT: &str = "^(?:[0-5]?[0-9]|60)s?$";
+const WAIT: &str = "^(?:[0-5]?[0-9](?:\\.[0-9]{1,9})?|60)s?$";
 const BASE64: &str = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw](?:==)?|\
                       [A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=?)?$";
 
@@ -80,25 +81,17 @@ fn value(sort: &Sort, forms: &mut Map<String, Value>) -> Value {
         Sort::Flag => json!({ "type": "boolean" }),
         Sort::Factor => json!({ "type": "number", "exclusiveMinimum": 0 }),
         Sort::Share => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
-        Sort::Duration => either(
-            text(DURATION),
-            json!({
-                "type": "number", "minimum": 0, "maximum": crate::fields::SECONDS_MAX
-            }),
-        ),
-        Sort::Timeout => either(
-            text(TIMEOUT),
-            json!({
-                "type": "number", "minimum": 0.001, "maximum": crate::fields::SECONDS_MAX
-            }),
-        ),
-        Sort::Wait => either(text(WAIT), json!({ "type": "number", "minimum": 0, "maximum": 60 })),
+        Sort::Duration => seconds("duration", DURATION, 0.0, SECONDS_MAX as f64),
+        Sort::Timeout => seconds("duration", TIMEOUT, 0.001, SECONDS_MAX as f64),
+        Sort::Wait => seconds("duration up to 60 s", WAIT, 0.0, 60.0),
         Sort::Priority => {
-            either(parameter(sort), json!({ "type": "integer", "minimum": 0, "maximum": 3 }))
+            let number = json!({ "type": "integer", "minimum": 0, "maximum": 3 });
+            either("low | normal | high | critical | 0–3", parameter(sort), number)
         }
         Sort::States => {
             let each = json!({ "type": "string", "enum": names_of_states() });
-            either(parameter(sort), json!({ "type": "array", "minItems": 1, "items": each }))
+            let list = json!({ "type": "array", "minItems": 1, "items": each });
+            either("state | [state]", parameter(sort), list)
         }
         Sort::Anything => json!({}),
         Sort::List { of, least, most } => {
@@ -178,8 +171,14 @@ fn text(pattern: &str) -> Value {
     json!({ "type": "string", "pattern": pattern })
 }
 
-fn either(one: Value, other: Value) -> Value {
-    json!({ "anyOf": [one, other] })
+/// A time span in words, or in seconds.
+fn seconds(title: &str, pattern: &str, least: f64, most: f64) -> Value {
+    either(title, text(pattern), json!({ "type": "number", "minimum": least, "maximum": most }))
+}
+
+/// One or the other, with words for people that say more than the two do.
+fn either(title: &str, one: Value, other: Value) -> Value {
+    json!({ "title": title, "anyOf": [one, other] })
 }
 
 fn names_of_states() -> Vec<&'static str> {

@@ -43,6 +43,7 @@ function sort(schema) {
   if (schema === true || schema === undefined || Object.keys(schema).length === 0) return "any JSON";
   const name = nameOf(schema);
   const inner = resolve(schema);
+  if (inner.title) return inner.title;
   if (inner.enum) return inner.enum.map((word) => JSON.stringify(word)).join(" | ");
   if (inner.const !== undefined) return JSON.stringify(inner.const);
   if (name && inner.properties) return name;
@@ -62,35 +63,37 @@ function sort(schema) {
 }
 
 // The fields of an object, and of what is in it.
-function fields(schema, depth) {
+function fields(schema, depth, isSent) {
   const inner = resolve(schema);
   if (!inner || depth > DEPTH_MAX) return null;
   if (inner.properties) {
     const list = element("div", "fields");
     for (const [name, field] of Object.entries(inner.properties)) {
-      const line = element("div", "", element("code", "", name), " ", element("span", "sort", sort(field)));
-      if (inner.required?.includes(name) && depth >= 0 && schema.isSent) line.append(" ", element("span", "needed", "needed"));
+      // That null counts as absent is said once, above.
+      const told = isSent ? sort(field).replace(/ \| null$/, "") : sort(field);
+      const line = element("div", "", element("code", "", name), " ", element("span", "sort", told));
+      if (isSent && inner.required?.includes(name)) line.append(" ", element("span", "needed", "needed"));
       const about = field.description || resolve(field)?.description;
       if (about) line.append(" ", element("span", "", ...prose(about, "span")));
-      const more = fields(field, depth + 1);
+      const more = fields(field, depth + 1, isSent);
       if (more) line.append(more);
       list.append(line);
     }
     return list;
   }
-  if (inner.items) return fields(inner.items, depth);
+  if (inner.items) return fields(inner.items, depth, isSent);
   for (const way of inner.anyOf || inner.oneOf || []) {
-    const more = fields(way, depth);
+    const more = fields(way, depth, isSent);
     if (more) return more;
   }
   return null;
 }
 
-function foldedSchema(schema, isOpen) {
-  const inside = fields(schema, 0);
+function foldedSchema(schema, isSent) {
+  const inside = fields(schema, 0, isSent);
   if (!inside) return [element("span", "sort", sort(schema))];
   const folded = element("details", "schema", element("summary", "", sort(schema)), inside);
-  folded.open = isOpen;
+  folded.open = isSent;
   return [folded];
 }
 
@@ -180,8 +183,8 @@ function inside(method, path, operation) {
   if (operation.requestBody?.required) {
     parts.push(heading("Body"));
     for (const [media, content] of Object.entries(operation.requestBody.content)) {
-      const schema = { ...content.schema, isSent: true };
-      parts.push(element("div", "", element("code", "", media), " ", ...foldedSchema(schema, true)));
+      const about = content.schema.items?.description || content.schema.description || "";
+      parts.push(element("div", "", element("code", "", media), " ", ...foldedSchema(content.schema, true), ...prose(about, "div")));
     }
   }
   parts.push(...answers(operation), heading("Example"), curl(method, path, operation));
