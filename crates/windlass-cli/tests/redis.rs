@@ -337,8 +337,7 @@ fn a_password_that_opens_the_store_appears_nowhere() {
             &["task", "list"],
             &["-vvv", "queue", "list"],
         ] {
-            let told =
-                ran(set(place.command()).args(arguments).output().expect("it runs")).exits(0);
+            let told = ran(set(place.command()).args(arguments).output().expect("it runs"));
             assert!(!told.out.contains("canary") && !told.err.contains("canary"), "{told}");
         }
         for process in std::fs::read_dir("/proc").expect("a list of processes").flatten() {
