@@ -111,6 +111,7 @@ function example(schema, name, depth) {
     id: "ID", task_id: "ID", worker_id: "WORKER", epoch: "1", type: "email.send", queue: "mail", name: "ann", note: "halfway",
     key: "order-7", for: "1h", after: "30s", wait: "20s", error: "no such address", payload: { to: "ann@example.org" },
     ids: ["ID"], queues: ["mail"], scopes: ["read"], action: "cancel", retry_all: true, result: { sent: true },
+    worker: { name: "mailer" },
   };
   if (name in known) return known[name];
   if (inner.enum) return inner.enum[0];
