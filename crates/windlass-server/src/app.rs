@@ -26,7 +26,7 @@ use crate::guard::RequestId;
 use crate::listen::Seat;
 use crate::problem::{Cause, Outcome, Problem, Slug};
 use crate::remote::Remote;
-use crate::routes::{self, Route};
+use crate::routes::{self, Route, Routes};
 
 /// Bodies that are larger than [`SMALL_BODY_BYTES`] share this much memory.
 const LARGE_BODIES_KIB: usize = 256 * 1024;
@@ -60,7 +60,16 @@ struct Inner {
 impl App {
     /// The API on the store of this client, with its settings.
     pub fn new(client: Client) -> Self {
-        let keyring = Keyring::new(client.store().clone());
+        Self::with(client, routes::all)
+    }
+
+    /// What a worker tells of itself: metrics and health, and nothing else.
+    pub fn of_worker(client: Client) -> Self {
+        Self::with(client, routes::of_worker)
+    }
+
+    fn with(client: Client, routes: impl Fn(&Shared) -> Routes) -> Self {
+        let keyring = Keyring::new(client.watched().clone());
         let shared = Shared(Arc::new(Inner {
             client,
             keyring,
@@ -70,7 +79,7 @@ impl App {
             remote: Remote::new(),
         }));
         let handled = middleware::from_fn_with_state(shared.clone(), handle);
-        let (router, table) = routes::all(&shared).build();
+        let (router, table) = routes(&shared).build();
         let router = router.layer(handled).with_state(shared.clone());
         Self { router, routes: table.into(), shared }
     }
@@ -132,7 +141,7 @@ impl Shared {
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        self.0.client.store()
+        self.0.client.watched()
     }
 
     /// Memory for large bodies, in KiB.

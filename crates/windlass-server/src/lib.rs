@@ -8,7 +8,7 @@
 //! Inside: `routes/` has a file per group of routes, `wire/` the JSON forms in and out, `fields.rs`
 //! the strict reading of objects and query strings, `problem.rs` every way a request can fail,
 //! `access/` who may do what, `audit.rs` who did what, `guard.rs` what a browser must not do, `remote/` workers
-//! in any language. Live events, metrics and the dashboard come later. This crate talks to the engine and never names a store.
+//! in any language. Live events and the dashboard come later. This crate talks to the engine and never names a store.
 
 mod access;
 mod app;

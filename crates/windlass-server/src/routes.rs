@@ -3,6 +3,7 @@
 mod audit;
 mod bulk;
 mod dlq;
+mod metrics;
 mod pull;
 mod queues;
 mod root;
@@ -20,7 +21,7 @@ use axum::http::{Method, Uri};
 use windlass_core::limits::clip;
 
 pub use table::Route;
-use table::Routes;
+pub(crate) use table::Routes;
 
 use crate::access::Need;
 use crate::access::token::Scope;
@@ -62,6 +63,7 @@ pub(crate) fn all(shared: &Shared) -> Routes {
         .delete("/dlq", InQueues(Operate), dlq::purge)
         .post("/dlq/retry", InQueues(Operate), dlq::retry)
         .get("/stats", Everywhere(Read), stats::show)
+        .get("/autoscale", InQueues(Read), metrics::autoscale)
         .get("/tokens", Everywhere(Admin), tokens::list)
         .post("/tokens", Everywhere(Admin), tokens::create)
         .delete("/tokens/{id}", Everywhere(Admin), tokens::revoke)
@@ -77,12 +79,23 @@ pub(crate) fn all(shared: &Shared) -> Routes {
         .post("/dlq/retry", InQueues(Operate), dlq::retry);
     routes
         .under("")
+        .get("/metrics", Everywhere(Read), metrics::show)
         .get("/healthz", Nothing, root::healthz)
         .get("/readyz", Nothing, root::readyz)
         .get("/version", Nothing, root::version)
         .get("/", Nothing, root::page)
         .get("/page.css", Nothing, root::css)
         .get("/page.js", Nothing, root::js)
+        .fallback(no_path, no_method)
+}
+
+/// What a worker tells on a port of its own.
+pub(crate) fn of_worker(shared: &Shared) -> Routes {
+    Routes::new(shared)
+        .get("/metrics", Need::Everywhere(Scope::Read), metrics::show)
+        .get("/healthz", Need::Nothing, root::healthz)
+        .get("/readyz", Need::Nothing, root::readyz)
+        .get("/version", Need::Nothing, root::version)
         .fallback(no_path, no_method)
 }
 
