@@ -190,10 +190,6 @@ impl Row {
     /// The task as its worker is given it.
     pub(super) fn into_claimed(self, running: &Running, epoch: Epoch) -> Claimed {
         let (spec, kind, attempts) = (self.spec(), self.kind(), self.attempts());
-        // Its entry was made when it became pending.
-        let entry_ms = self.record.entry.and_then(|entry| i64::try_from(entry.ms).ok());
-        let pending_at = entry_ms.map_or(running.claimed_at, Timestamp::from_millis);
-        let pending_at = pending_at.min(running.claimed_at);
         let (head, body) = (self.record.head, self.record.body);
         Claimed {
             id: self.id.task_id(),
@@ -210,7 +206,7 @@ impl Row {
             spec,
             is_cancel_requested: head.is_cancel_requested,
             created_at: head.created_at,
-            pending_at,
+            pending_at: head.since_or_until.min(running.claimed_at),
             claimed_at: running.claimed_at,
         }
     }
