@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "a chore speaks to the person or the CI that runs it")]
 
+mod artifact;
 mod bench;
 mod check;
 mod picture;

@@ -17,7 +17,7 @@ pub(crate) fn repository_root() -> PathBuf {
 
 /// The cargo that runs this chore, else the one on the PATH; it works in the repository's top folder.
 pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = windlass_testkit::cargo();
     command.current_dir(repository_root());
     command
 }

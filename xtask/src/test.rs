@@ -1,12 +1,15 @@
 //! `cargo xtask test`: everything that must pass, with one honest total at the end.
 
 mod programs;
+mod summary;
 
 use std::io::{BufRead, BufReader};
-use std::ops::AddAssign;
+use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
+use self::programs::Built;
+use self::summary::{Summary, Tally};
 use crate::torture::power_cut;
 use crate::{Result, setup, shell};
 
@@ -32,51 +35,37 @@ pub(crate) struct Args {
     cargo: Vec<String>,
 }
 
-/// Tests by how they went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Tally {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-}
-
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result {
     // A machine where nothing can be installed may still run almost everything; what then cannot
     // run says so itself.
     if let Err(error) = setup::run(setup::Voice::Quiet) {
         println!("setup: {}", shell::chain(error.as_ref()));
     }
-    let (mut tally, is_cargo_satisfied, tortured) = if args.cargo.is_empty() {
-        let programs = programs::build()?;
+    let (mut summary, tortured) = if args.cargo.is_empty() {
+        let Built { programs, product } = programs::build()?;
         // Beside the tests: they wait more than they work.
         let (tested, tortured) = thread::scope(|scope| {
-            let tortures = scope.spawn(|| run_tortures(args));
+            let tortures = scope.spawn(|| run_tortures(&product));
             let tested = programs::run(programs);
-            (tested, tortures.join().unwrap_or(Tally { failed: 1, ..Tally::default() }))
+            (tested, tortures.join().unwrap_or_else(|_| panicked()))
         });
-        let (mut tally, is_satisfied) = tested?;
-        let (documented, is_documented) = run_cargo_test(&[String::from("--doc")])?;
-        tally += documented;
-        (tally, is_satisfied && is_documented, tortured)
+        let mut summary = tested?;
+        summary += run_cargo_test(&[String::from("--doc")])?;
+        (summary, tortured)
     } else {
-        let (tally, is_satisfied) = run_cargo_test(&args.cargo)?;
-        (tally, is_satisfied, run_tortures(args))
+        (run_cargo_test(&args.cargo)?, skip_tortures())
     };
-    let is_any_run = tally.passed + tally.failed > 0;
-    tally += tortured;
-    println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
-    if tally.failed > 0 {
+    let is_any_run = summary.tally.passed + summary.tally.failed > 0;
+    summary += tortured;
+    for complaint in &summary.complaints {
+        println!("FAILED: {complaint}\n");
+    }
+    let Tally { passed, failed, skipped } = summary.tally;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if failed > 0 {
         return Err("tests failed".into());
     }
-    if !is_cargo_satisfied {
+    if !summary.complaints.is_empty() {
         return Err("a test program failed outside of any test".into());
     }
     if !is_any_run {
@@ -85,9 +74,14 @@ pub(crate) fn run(args: &Args) -> Result {
     Ok(())
 }
 
+/// When a torture's own code failed.
+fn panicked() -> Summary {
+    Summary::of_one("tortures", "the thread that runs them panicked", false)
+}
+
 /// Runs the tests that cargo finds by these words, output passed through, and adds up their closing
-/// lines. Also answers whether cargo itself was satisfied.
-fn run_cargo_test(args: &[String]) -> Result<(Tally, bool)> {
+/// lines.
+fn run_cargo_test(args: &[String]) -> Result<Summary> {
     let mut child = shell::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
         .args(args)
@@ -95,106 +89,71 @@ fn run_cargo_test(args: &[String]) -> Result<(Tally, bool)> {
         .stdout(Stdio::piped())
         .spawn()?;
     let stdout = child.stdout.take().ok_or("cargo test has no output")?;
-    let mut tally = Tally::default();
+    let mut text = String::new();
     for line in BufReader::new(stdout).split(b'\n') {
         // Tests may print anything; what is no text still has to come through.
         let line = String::from_utf8_lossy(&line?).into_owned();
         println!("{line}");
-        if let Some(result) = parse_result(&line) {
-            tally += result;
-        }
+        text.push_str(&line);
+        text.push('\n');
     }
-    Ok((tally, child.wait()?.success()))
+    let is_satisfied = child.wait()?.success();
+    Ok(Summary::of(&format!("cargo test {}", args.join(" ")), &text, is_satisfied))
 }
 
-/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; …`.
-fn parse_result(line: &str) -> Option<Tally> {
-    let (_, counts) = line.split_once("test result: ")?;
-    let count = |word: &str| {
-        counts
-            .split(['.', ';'])
-            .filter_map(|part| part.trim().split_once(' '))
-            .find(|(_, name)| *name == word)
-            .and_then(|(number, _)| number.parse().ok())
-    };
-    Some(Tally { passed: count("passed")?, failed: count("failed")?, skipped: count("ignored")? })
+fn skip_tortures() -> Summary {
+    println!("NOT RUN: tortures, because only a part of the tests was asked for");
+    Summary::of_skipped()
 }
 
-fn run_tortures(args: &Args) -> Tally {
-    let mut tally = run_power_cut(args);
-    tally += run_processes(args);
-    tally
+fn run_tortures(product: &Path) -> Summary {
+    let mut summary = run_power_cuts();
+    summary += run_processes(product);
+    summary
 }
 
-fn run_power_cut(args: &Args) -> Tally {
-    let tries = POWER_CUT_TRIES.to_string();
-    let mut tally = run_torture(args, power_cut::obstacle, &["power-cut", "--tries", &tries]);
-    let tries = POWER_CUT_TRIES_POSTGRES.to_string();
-    let words = ["power-cut", "--store", "postgres", "--tries", &tries];
-    tally += run_torture(args, power_cut::obstacle, &words);
-    tally
+fn run_power_cuts() -> Summary {
+    if let Some(why) = power_cut::obstacle() {
+        println!("NOT RUN: power-cut, because {why}");
+        return Summary::of_skipped();
+    }
+    let tries = [POWER_CUT_TRIES, POWER_CUT_TRIES_POSTGRES].map(|tries| tries.to_string());
+    let mut summary = run_torture(&["power-cut", "--tries", &tries[0]]);
+    summary += run_torture(&["power-cut", "--store", "postgres", "--tries", &tries[1]]);
+    summary
 }
 
 /// Two at a time: they wait more than they work.
-fn run_processes(args: &Args) -> Tally {
+fn run_processes(product: &Path) -> Summary {
+    let product = product.display().to_string();
     thread::scope(|scope| {
-        let embedded = scope.spawn(|| run_sqlite(args));
-        let mut tally = Tally::default();
+        let embedded = scope.spawn(|| run_sqlite(&product));
+        let mut summary = Summary::default();
         for store in SERVER_STORES {
-            tally += run_on_server(args, store);
+            summary += run_on_server(&product, store);
         }
-        tally += embedded.join().unwrap_or(Tally { failed: 1, ..Tally::default() });
-        tally
+        summary += embedded.join().unwrap_or_else(|_| panicked());
+        summary
     })
 }
 
-fn run_sqlite(args: &Args) -> Tally {
+fn run_sqlite(product: &str) -> Summary {
     let (kills, seconds) = (SQLITE_KILLS.to_string(), SQLITE_SECONDS.to_string());
-    // The debug build is there already, from the tests.
-    let words = ["sqlite", "--debug", "--kills", &kills, "--seconds", &seconds];
-    run_torture(args, || None, &words)
+    run_torture(&["sqlite", "--kills", &kills, "--seconds", &seconds, "--binary", product])
 }
 
-fn run_on_server(args: &Args, store: &str) -> Tally {
+fn run_on_server(product: &str, store: &str) -> Summary {
     let (seconds, outage) = (SERVER_SECONDS.to_string(), SERVER_OUTAGE_SECONDS.to_string());
-    let words = [store, "--debug", "--seconds", &seconds, "--outage", &outage];
-    run_torture(args, || None, &words)
+    run_torture(&[store, "--seconds", &seconds, "--outage", &outage, "--binary", product])
 }
 
 /// Runs a torture in a process of its own: it leaves the mounts and signals of this one alone.
-fn run_torture(args: &Args, obstacle: impl FnOnce() -> Option<String>, words: &[&str]) -> Tally {
-    let obstacle = if args.cargo.is_empty() {
-        obstacle()
-    } else {
-        Some(String::from("only a part of the tests was asked for"))
-    };
-    let name = words.first().copied().unwrap_or_default();
-    if let Some(why) = obstacle {
-        println!("NOT RUN: {name}, because {why}");
-        return Tally { skipped: 1, ..Tally::default() };
-    }
+fn run_torture(words: &[&str]) -> Summary {
     // In one piece, since tests print meanwhile.
     let told = shell::output(shell::this_program().arg("torture").args(words));
     let is_passed = told.is_ok();
     let told = told.unwrap_or_else(|error| shell::chain(error.as_ref()));
-    println!("torture {}: {}", words.join(" "), told.trim());
-    Tally { passed: u64::from(is_passed), failed: u64::from(!is_passed), ..Tally::default() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_closing_line_of_a_test_binary_is_read() {
-        let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 0 measured; 9 filtered out; finished in 0.02s";
-        let tally = Tally { passed: 12, failed: 3, skipped: 4 };
-        assert_eq!(parse_result(line), Some(tally));
-    }
-
-    #[test]
-    fn other_lines_count_nothing() {
-        assert_eq!(parse_result("test a::b ... ok"), None);
-        assert_eq!(parse_result("test result: who knows"), None);
-    }
+    let heading = format!("torture {}", words.join(" "));
+    println!("{heading}: {}", told.trim());
+    Summary::of_one(&heading, told.trim(), is_passed)
 }

@@ -21,6 +21,7 @@
 
 pub mod asynq;
 pub mod audit;
+mod cargo;
 pub mod clock;
 pub mod conformance;
 pub mod draft;
@@ -35,6 +36,7 @@ pub mod sequence;
 pub mod servers;
 pub mod subject;
 
+pub use cargo::cargo;
 pub use clock::TokioClock;
 pub use draft::Draft;
 pub use faults::{Faults, FaultyStore, Method};

@@ -16,7 +16,7 @@ fn built() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-        let built = Command::new(env!("CARGO"))
+        let built = windlass_testkit::cargo()
             .args(["test", "--quiet", "--workspace", "--no-run"])
             .current_dir(root)
             .status();

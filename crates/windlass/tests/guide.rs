@@ -1,7 +1,6 @@
 //! The first example of the guide works when it is pasted into an empty crate.
 
 use std::path::Path;
-use std::process::Command;
 
 /// The first block of a language in a page.
 fn block<'p>(page: &'p str, language: &str) -> &'p str {
@@ -33,7 +32,7 @@ fn the_first_example_works_when_pasted_into_an_empty_crate() {
 
     let exe = std::env::current_exe().unwrap();
     let target = exe.ancestors().nth(3).expect("target/debug/deps/guide");
-    let output = Command::new(env!("CARGO"))
+    let output = windlass_testkit::cargo()
         .args(["run", "--quiet"])
         .env("CARGO_TARGET_DIR", target)
         .current_dir(folder.path())

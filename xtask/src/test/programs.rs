@@ -10,9 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-
-use super::{Tally, parse_result};
+use super::Summary;
+use crate::artifact::{self, Artifact};
 use crate::{Result, shell};
 
 /// Programs that run at the same time.
@@ -42,88 +41,74 @@ pub(super) struct Program {
     path: PathBuf,
 }
 
-/// What cargo says of a thing that it has built.
-#[derive(Deserialize)]
-struct Artifact {
-    manifest_path: PathBuf,
-    target: Target,
-    profile: Profile,
-    executable: Option<PathBuf>,
+/// What the tests need.
+pub(super) struct Built {
+    /// Those that take long first.
+    pub(super) programs: Vec<Program>,
+    /// The product.
+    pub(super) product: PathBuf,
 }
 
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
-}
-
-/// Builds the tests of all crates, and answers the programs, those that take long first.
-pub(super) fn build() -> Result<Vec<Program>> {
+/// Builds the tests of all crates, and with them the product.
+pub(super) fn build() -> Result<Built> {
     let mut child = shell::cargo()
         .args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
     let stdout = child.stdout.take().ok_or("cargo test has no output")?;
-    let mut programs = Vec::new();
+    let (mut programs, mut product) = (Vec::new(), None);
     for line in BufReader::new(stdout).lines() {
-        programs.extend(program(&line?));
+        let Some(artifact) = artifact::parse(&line?) else { continue };
+        programs.extend(program(&artifact));
+        product = product.or_else(|| artifact.product());
     }
     if !child.wait()?.success() {
         return Err("the tests cannot be built".into());
     }
     let place = |program: &Program| SLOW.iter().position(|name| *name == program.name);
     programs.sort_by_key(|program| place(program).unwrap_or(SLOW.len()));
-    Ok(programs)
+    Ok(Built { programs, product: product.ok_or("cargo built no windlass")? })
 }
 
-/// The program in a line of cargo's, if it is about one.
-fn program(line: &str) -> Option<Program> {
-    let artifact: Artifact = serde_json::from_str(line).ok()?;
+/// The program of tests that cargo speaks of, if it is one.
+fn program(artifact: &Artifact) -> Option<Program> {
     let folder = artifact.manifest_path.parent()?.to_path_buf();
-    let path = artifact.executable.filter(|_| artifact.profile.test)?;
-    Some(Program { name: artifact.target.name, folder, path })
+    let path = artifact.executable.clone().filter(|_| artifact.profile.test)?;
+    Some(Program { name: artifact.target.name.clone(), folder, path })
 }
 
-/// Runs them all, and adds up what they say. Also answers whether each of them was satisfied.
-pub(super) fn run(programs: Vec<Program>) -> Result<(Tally, bool)> {
+/// Runs them all, and adds up what they say.
+pub(super) fn run(programs: Vec<Program>) -> Result<Summary> {
     let left = Mutex::new(VecDeque::from(programs));
     let lane = || {
-        let (mut tally, mut is_all_fine) = (Tally::default(), true);
+        let mut summary = Summary::default();
         loop {
             let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(program) = next else { return (tally, is_all_fine) };
+            let Some(program) = next else { return summary };
             match program.run() {
-                Ok((its, is_fine)) => {
-                    tally += its;
-                    is_all_fine &= is_fine;
-                }
+                Ok(its) => summary += its,
                 Err(error) => {
-                    println!("{}: {}", program.name, shell::chain(error.as_ref()));
-                    is_all_fine = false;
+                    let told = format!("{}: {}", program.name, shell::chain(error.as_ref()));
+                    println!("{told}");
+                    summary.complaints.push(told);
                 }
             }
         }
     };
     thread::scope(|scope| {
         let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
-        let (mut tally, mut is_all_fine) = (Tally::default(), true);
+        let mut summary = Summary::default();
         for lane in lanes {
-            let (its, is_fine) = lane.join().map_err(|_| "a lane of the tests panicked")?;
-            tally += its;
-            is_all_fine &= is_fine;
+            summary += lane.join().map_err(|_| "a lane of the tests panicked")?;
         }
-        Ok((tally, is_all_fine))
+        Ok(summary)
     })
 }
 
 impl Program {
-    /// Runs it to its end, and answers what it says of its tests and whether it was satisfied.
-    fn run(&self) -> Result<(Tally, bool)> {
+    /// Runs it to its end, and answers what it says of its tests.
+    fn run(&self) -> Result<Summary> {
         // A file, not a pipe: what a test has left running must not hold up who reads.
         let mut output = tempfile::tempfile()?;
         let began = Instant::now();
@@ -139,10 +124,9 @@ impl Program {
         // Tests may print anything; what is no text still has to come through.
         let text = String::from_utf8_lossy(&text);
         let folder = self.folder.file_name().unwrap_or_default().to_string_lossy();
-        println!("{folder}, {}: {ending}, after {seconds} s\n{text}", self.name);
-        let mut tally = Tally::default();
-        text.lines().filter_map(parse_result).for_each(|result| tally += result);
-        Ok((tally, status.is_some_and(|status| status.success())))
+        let heading = format!("{folder}, {}: {ending}, after {seconds} s", self.name);
+        println!("{heading}\n{text}");
+        Ok(Summary::of(&heading, &text, status.is_some_and(|status| status.success())))
     }
 
     /// How it ended; nothing when it did not and was killed.
@@ -170,22 +154,21 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const BUILT: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/some/Cargo.toml",
-        "target":{"kind":["test"],"name":"tour"},"profile":{"test":true},"executable":"/w/tour-1"}"#;
+    use crate::artifact::tests::BUILT;
 
     #[test]
     fn a_program_is_found_in_what_cargo_says() {
-        let found = program(BUILT).unwrap();
-        assert_eq!((found.name.as_str(), found.folder.to_str()), ("tour", Some("/w/some")));
-        assert_eq!(found.path.to_str(), Some("/w/tour-1"));
+        let found = program(&artifact::parse(BUILT).unwrap()).unwrap();
+        assert_eq!((found.name.as_str(), found.folder.to_str()), ("windlass", Some("/w/some")));
+        assert_eq!(found.path.to_str(), Some("/w/windlass-1"));
     }
 
     #[test]
     fn what_is_no_test_program_is_left_out() {
-        assert!(program(r#"{"reason":"build-finished","success":true}"#).is_none());
-        assert!(program(&BUILT.replace("\"test\":true", "\"test\":false")).is_none());
-        assert!(program(&BUILT.replace("\"/w/tour-1\"", "null")).is_none());
+        assert!(artifact::parse(r#"{"reason":"build-finished","success":true}"#).is_none());
+        for (word, other) in [("\"test\":true", "\"test\":false"), ("\"/w/windlass-1\"", "null")] {
+            assert!(program(&artifact::parse(&BUILT.replace(word, other)).unwrap()).is_none());
+        }
     }
 
     fn shell_program(path: &str) -> Program {
@@ -193,11 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_or_is_not_there_is_not_satisfied() {
-        let (tally, is_fine) = run(vec![shell_program("/bin/true")]).unwrap();
-        assert!(is_fine && tally == Tally::default());
+    fn a_program_that_fails_or_is_not_there_is_complained_of_by_name() {
+        let summary = run(vec![shell_program("/bin/true")]).unwrap();
+        assert_eq!(summary, Summary::default());
         for path in ["/bin/false", "/no/such/program"] {
-            assert!(!run(vec![shell_program("/bin/true"), shell_program(path)]).unwrap().1);
+            let summary = run(vec![shell_program("/bin/true"), shell_program(path)]).unwrap();
+            let [complaint] = &summary.complaints[..] else { panic!("{summary:?}") };
+            assert!(complaint.contains("x: "), "{complaint}");
         }
     }
 }

@@ -56,11 +56,12 @@ impl PgBouncer {
         let port = free_port();
         let (settings, log) = (folder.join("pgbouncer.ini"), folder.join("log"));
         // Few connections to the server, so that sessions do change hands.
+        // A connection that has seen the schemas of many tests is slow: the server remembers them all.
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={} user=windlass\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
              auth_type = any\npool_mode = {mode}\nmax_client_conn = 2000\n\
-             default_pool_size = 40\nlogfile = {}\n",
+             default_pool_size = 40\nserver_lifetime = 2\nserver_idle_timeout = 2\nlogfile = {}\n",
             server.port(),
             log.display()
         );

@@ -2,7 +2,7 @@
 //! is done.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,6 +16,7 @@ use super::ground::Ground;
 use super::load::QUEUES;
 use super::{HEARTBEAT, LEADER_RENEWAL, LEASE, SWEEP};
 use crate::Result;
+use crate::artifact;
 use crate::torture::guard::{self, Killed};
 
 use super::journal::Journal;
@@ -194,12 +195,9 @@ pub(super) fn build(profile: super::Profile) -> Result<PathBuf> {
         cargo.arg("--release");
     }
     let messages = crate::shell::output(cargo.stderr(Stdio::inherit()))?;
-    let is_binary = |message: &serde_json::Value| message["target"]["name"] == "windlass";
     messages
         .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(is_binary)
-        .find_map(|message| message["executable"].as_str().map(|path| Path::new(path).into()))
+        .find_map(|line| artifact::parse(line)?.product())
         .ok_or_else(|| "cargo built no windlass".into())
 }
 
