@@ -20,7 +20,7 @@ use prometheus::{
 };
 use windlass_core::metric::{self, Metric};
 use windlass_core::store::{Applied, Inserted, Refusal};
-use windlass_core::{Claimed, Kind, Priority, State, Store};
+use windlass_core::{Claimed, Kind, Priority, State, Store, Transition};
 
 use bounded::Bounded;
 pub use figures::Figures;
@@ -107,6 +107,13 @@ impl Metrics {
         }
     }
 
+    /// Counts runs whose end was stored without anyone here hearing of it: as they were reported.
+    pub(crate) fn ended_unheard(&self, reported: &[&Transition]) {
+        let runs: Vec<_> = reported.iter().map(|run| (run.kind.clone(), run.took)).collect();
+        let outcomes = reported.iter().map(|run| Applied::Applied(run.next.state));
+        self.ended(&runs, &outcomes.collect::<Vec<_>>());
+    }
+
     /// Counts runs by what their end has made of their tasks.
     fn ended(&self, runs: &[EndedRun], outcomes: &[Applied]) {
         let mut ends = Vec::with_capacity(runs.len());
@@ -128,6 +135,7 @@ impl Metrics {
                     its = Some((kind, duration));
                 }
                 Applied::Refused(Refusal::LeaseLost) => refused += 1,
+                // Whether these were counted, only who reports them knows.
                 Applied::Already | Applied::Refused(Refusal::Gone) => {}
             }
         }
