@@ -9,6 +9,7 @@ mod confirm;
 mod exit;
 mod handlers;
 mod output;
+mod service;
 mod settings;
 mod signals;
 mod table;

@@ -12,6 +12,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use support::scrape::Scrape;
 use support::{Place, Server, eventually, ran};
 use windlass_testkit::servers::redis::Keeping;
 use windlass_testkit::{PostgresServer, RedisServer};
@@ -280,6 +281,49 @@ fn warnings(server: &Server) -> Vec<Value> {
     let ready = json(&body);
     let all = ready["warnings"].as_array().expect("warnings are a list");
     all.iter().map(|one| one["subject"].clone()).collect()
+}
+
+/// References that lead nowhere, since somebody without the broker was faster, are refused and counted.
+#[test]
+fn brokers_and_what_is_refused_of_them_are_in_the_metrics() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    let store = PostgresServer::shared().tcp_url(&PostgresServer::new_schema());
+    let (place, store) = (Place::new(), format!("{store}&durability=fast"));
+    let broker = redis.url("wl");
+    let stores = ["--store", &store, "--broker", &broker];
+    let server = place.start("serve", &stores);
+    let ids: Vec<_> = (0..3)
+        .map(|_| {
+            let (status, task) = server.post("/api/v1/tasks", r#"{"type":"noop"}"#);
+            assert_eq!(status, 201, "{task}");
+            json(&task)["id"].as_str().expect("an id").to_owned()
+        })
+        .collect();
+    let plain = place.start("worker", &["--store", &store]);
+    for id in &ids {
+        place.run(&["task", "wait", id, "--server", &server.url]).exits(0);
+    }
+    assert!(!Scrape::of(&plain).names().contains("windlass_broker_up"), "it has none");
+    plain.end();
+    let worker = place.start("worker", &stores);
+    let up = |process| {
+        Scrape::of(process).all("windlass_broker_up")
+            == [("windlass_broker_up{broker=\"all\"}", 1.0)]
+    };
+    assert!(up(&server) && up(&worker));
+    let refused = |reason: &str, count: f64| {
+        let series = format!("windlass_broker_refused_total{{reason=\"{reason}\"}}");
+        eventually(&format!("{series} is {count}"), || {
+            Scrape::of(&worker).get(&series) == Some(count)
+        });
+    };
+    refused("gone", 3.0);
+    refused("busy", 0.0);
+    refused("paused", 0.0);
+    redis.kill();
+    place.run(&["enqueue", "noop", "--wait", "--server", &server.url]).exits(0);
+    let down = [("windlass_broker_up{broker=\"all\"}", 0.0)];
+    eventually("it is missed", || Scrape::of(&server).all("windlass_broker_up") == down);
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::listen::Seat;
 use crate::openapi;
 use crate::problem::{Cause, Outcome, Problem, Slug};
 use crate::remote::Remote;
-use crate::routes::{self, Route};
+use crate::routes::{self, Route, Routes};
 
 /// Bodies that are larger than [`SMALL_BODY_BYTES`] share this much memory.
 const LARGE_BODIES_KIB: usize = 256 * 1024;
@@ -64,7 +64,16 @@ struct Inner {
 impl App {
     /// The API on the store of this client, with its settings.
     pub fn new(client: Client) -> Self {
-        let keyring = Keyring::new(client.store().clone());
+        Self::with(client, routes::all)
+    }
+
+    /// What a worker tells of itself: metrics and health, and nothing else.
+    pub fn of_worker(client: Client) -> Self {
+        Self::with(client, routes::of_worker)
+    }
+
+    fn with(client: Client, routes: impl Fn(&Shared) -> Routes) -> Self {
+        let keyring = Keyring::new(client.watched().clone());
         let shared = Shared(Arc::new(Inner {
             client,
             keyring,
@@ -76,7 +85,7 @@ impl App {
             document: OnceLock::new(),
         }));
         let handled = middleware::from_fn_with_state(shared.clone(), handle);
-        let (router, table) = routes::all(&shared).build();
+        let (router, table) = routes(&shared).build();
         let router = router.layer(handled).with_state(shared.clone());
         let routes: Arc<[Route]> = table.into();
         let routes = shared.0.routes.get_or_init(|| routes).clone();
@@ -140,7 +149,7 @@ impl Shared {
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        self.0.client.store()
+        self.0.client.watched()
     }
 
     /// Memory for large bodies, in KiB.

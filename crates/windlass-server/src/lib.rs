@@ -9,7 +9,7 @@
 //! out, `form.rs` what may be sent, as data, `fields.rs` and `query.rs` the strict reading of it, `openapi/` the
 //! document that is made of all these, `problem.rs` every way a request can fail,
 //! `access/` who may do what, `audit.rs` who did what, `guard.rs` what a browser must not do, `remote/` workers
-//! in any language. Live events, metrics and the dashboard come later. This crate talks to the engine and never names a store.
+//! in any language. Live events and the dashboard come later. This crate talks to the engine and never names a store.
 
 mod access;
 mod app;

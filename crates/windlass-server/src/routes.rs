@@ -4,6 +4,7 @@ mod audit;
 mod bulk;
 mod dlq;
 mod docs;
+mod metrics;
 mod problems;
 mod pull;
 mod queues;
@@ -22,7 +23,7 @@ use axum::http::{Method, Uri};
 use windlass_core::limits::clip;
 
 pub use table::Route;
-use table::Routes;
+pub(crate) use table::Routes;
 
 use crate::access::Need;
 use crate::access::token::Scope;
@@ -64,6 +65,7 @@ pub(crate) fn all(shared: &Shared) -> Routes {
         .delete("/dlq", InQueues(Operate), &dlq::PURGE, dlq::purge)
         .post("/dlq/retry", InQueues(Operate), &dlq::RETRY, dlq::retry)
         .get("/stats", Everywhere(Read), &stats::SHOW, stats::show)
+        .get("/autoscale", InQueues(Read), &metrics::AUTOSCALE, metrics::autoscale)
         .get("/tokens", Everywhere(Admin), &tokens::LIST, tokens::list)
         .post("/tokens", Everywhere(Admin), &tokens::CREATE, tokens::create)
         .delete("/tokens/{id}", Everywhere(Admin), &tokens::REVOKE, tokens::revoke)
@@ -79,6 +81,7 @@ pub(crate) fn all(shared: &Shared) -> Routes {
         .post("/dlq/retry", InQueues(Operate), &dlq::RETRY, dlq::retry);
     routes
         .under("")
+        .get("/metrics", Everywhere(Read), &metrics::SHOW, metrics::show)
         .get("/api/v1/openapi.json", Nothing, &docs::OPENAPI, docs::openapi)
         .get("/api/docs", Nothing, &docs::PAGE, docs::page)
         .get("/api/docs.css", Nothing, &docs::CSS, docs::css)
@@ -91,6 +94,16 @@ pub(crate) fn all(shared: &Shared) -> Routes {
         .get("/", Nothing, &root::PAGE, root::page)
         .get("/page.css", Nothing, &root::CSS, root::css)
         .get("/page.js", Nothing, &root::JS, root::js)
+        .fallback(no_path, no_method)
+}
+
+/// What a worker tells on a port of its own.
+pub(crate) fn of_worker(shared: &Shared) -> Routes {
+    Routes::new(shared)
+        .get("/metrics", Need::Everywhere(Scope::Read), &metrics::SHOW, metrics::show)
+        .get("/healthz", Need::Nothing, &root::HEALTHZ, root::healthz)
+        .get("/readyz", Need::Nothing, &root::READYZ, root::readyz)
+        .get("/version", Need::Nothing, &root::VERSION, root::version)
         .fallback(no_path, no_method)
 }
 

@@ -1,5 +1,6 @@
 //! The JSON forms of the API, in and out: one file for each thing that has one.
 
+pub(crate) mod autoscale;
 pub(crate) mod filter;
 pub(crate) mod pull;
 pub(crate) mod queue;

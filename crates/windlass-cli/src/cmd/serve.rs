@@ -11,6 +11,7 @@ use super::Globals;
 use crate::caller::{Access, client};
 use crate::exit::{Code, Done, Failure};
 use crate::output::tell;
+use crate::service;
 use crate::settings::Settings;
 use crate::signals::until_signalled;
 
@@ -60,7 +61,8 @@ impl Address {
 
     /// Takes the port before anything else is touched.
     pub(super) async fn listen(&self, config: &Config) -> Done<Listener> {
-        let listener = bind(config).await?;
+        let listener =
+            bind(SocketAddr::new(config.server.bind, config.server.port), "--port").await?;
         Ok(if self.insecure { listener.insecure() } else { listener })
     }
 }
@@ -76,6 +78,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         listener.check(&app).await?;
         let upkeep = client.upkeep().start();
         tell!("windlass serves http://{} on {}", listener.address(), settings.store_shown());
+        service::ready();
         let served = listener.serve(app, stop.clone().cancelled_owned()).await;
         upkeep.stop().await?;
         Ok(served?)
@@ -83,9 +86,9 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     until_signalled(stop.clone(), work).await
 }
 
-async fn bind(config: &Config) -> Done<Listener> {
+/// Takes a port; `flag` is the one that names another.
+pub(super) async fn bind(address: SocketAddr, flag: &str) -> Done<Listener> {
     allow_open_files();
-    let address = SocketAddr::new(config.server.bind, config.server.port);
     let patient_until = Instant::now() + PORT_PATIENCE;
     loop {
         let error = match Listener::bind(address).await {
@@ -98,7 +101,7 @@ async fn bind(config: &Config) -> Done<Listener> {
         }
         if Instant::now() >= patient_until {
             failure.code = Code::Error;
-            failure.text.push_str("; `--port 0` takes any port that is free");
+            failure.text.push_str(&format!("; `{flag} 0` takes any port that is free"));
             return Err(failure);
         }
         tokio::time::sleep(PORT_PATIENCE / 10).await;

@@ -26,7 +26,7 @@ pub(super) async fn show(Shares(shared): Shares<Shared>, query: RawQuery) -> Out
     query.none()?;
     let store = shared.store();
     let (queues, workers) = (store.queues().await?, store.workers().await?);
-    let (profile, repairs_total) = (store.profile(), shared.client().repairs_total());
+    let (profile, repairs_total) = (store.profile(), shared.client().metrics().repairs_total());
     let stored = Stored { profile: &profile, repairs_total };
     Ok(Json(StatusCode::OK, Stats::new(stored, &queues, &workers)))
 }

@@ -200,6 +200,7 @@ async fn every_good_answer_that_is_described_is_given_and_fits() {
     for path in [
         "tasks",
         "tasks/count?by=queue",
+        "autoscale",
         "queues/default",
         "stats",
         "tokens",
@@ -216,6 +217,7 @@ async fn every_good_answer_that_is_described_is_given_and_fits() {
         "/page.css",
         "/page.js",
         "/healthz",
+        "/metrics",
         "/readyz",
         "/version",
         "/admin/health",
