@@ -3,6 +3,7 @@
 //! The rules are functions that answer a list of offences. They run here and, one test each, in
 //! `cargo test`, so that breaking one fails in the usual place.
 
+mod deploy;
 mod files;
 mod imports;
 
@@ -20,6 +21,10 @@ const RULES: &[Rule] = &[
     ("no query text in .rs files", files::queries_elsewhere),
     ("nothing names this machine or a registry", files::portable),
     ("schema dumps are up to date", schema::up_to_date),
+    ("what is in deploy/ can be read", deploy::parsed),
+    ("every metric that is named exists, and is shown and told", deploy::metrics),
+    ("Prometheus takes the alert rules, and they fire when they should", deploy::alerts),
+    ("systemd takes the units", deploy::units),
 ];
 
 pub(crate) fn run() -> Result {
@@ -100,5 +105,25 @@ mod tests {
     #[test]
     fn schema_dumps_are_up_to_date() {
         check(schema::up_to_date);
+    }
+
+    #[test]
+    fn what_is_in_deploy_can_be_read() {
+        check(deploy::parsed);
+    }
+
+    #[test]
+    fn every_metric_that_is_named_exists_and_is_shown_and_told() {
+        check(deploy::metrics);
+    }
+
+    #[test]
+    fn prometheus_takes_the_alert_rules_and_they_fire_when_they_should() {
+        check(deploy::alerts);
+    }
+
+    #[test]
+    fn systemd_takes_the_units() {
+        check(deploy::units);
     }
 }

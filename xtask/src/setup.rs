@@ -24,6 +24,9 @@ const NEEDS: &[Need] = &[
     Need { program: "initdb", package: "postgresql", purpose: "tests of the PostgreSQL store" },
     // The same holds for this one.
     Need { program: "redis-server", package: "redis-server", purpose: "tests of the Redis store" },
+    // 19 MB to fetch, 96 MB on disk. Its server is not started by tests at all.
+    Need { program: "promtool", package: "prometheus", purpose: "checks of the alert rules" },
+    Need { program: "systemd-analyze", package: "systemd", purpose: "checks of the units" },
 ];
 
 /// How much to say.

@@ -10,6 +10,7 @@ mod exit;
 mod handlers;
 mod memory;
 mod output;
+mod service;
 mod settings;
 mod signals;
 mod table;

@@ -6,6 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Code, Done, Failure};
 use crate::output::tell;
+use crate::service;
 
 /// Both signals, listened for from the moment this is made.
 pub(crate) struct Signals {
@@ -65,6 +66,7 @@ pub(crate) async fn until_signalled(
         outcome = &mut work => return outcome,
         () = signals.next() => stop.cancel(),
     }
+    service::stopping();
     tell!("stopping; once more to stop at once");
     tokio::select! {
         outcome = work => outcome,

@@ -12,7 +12,8 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Place, Server, eventually};
+use support::scrape::Scrape;
+use support::{Place, Server, eventually, ran};
 use windlass_testkit::servers::redis::Keeping;
 use windlass_testkit::{PostgresServer, RedisServer};
 
@@ -282,6 +283,49 @@ fn warnings(server: &Server) -> Vec<Value> {
     all.iter().map(|one| one["subject"].clone()).collect()
 }
 
+/// References that lead nowhere, since somebody without the broker was faster, are refused and counted.
+#[test]
+fn brokers_and_what_is_refused_of_them_are_in_the_metrics() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    let store = PostgresServer::shared().tcp_url(&PostgresServer::new_schema());
+    let (place, store) = (Place::new(), format!("{store}&durability=fast"));
+    let broker = redis.url("wl");
+    let stores = ["--store", &store, "--broker", &broker];
+    let server = place.start("serve", &stores);
+    let ids: Vec<_> = (0..3)
+        .map(|_| {
+            let (status, task) = server.post("/api/v1/tasks", r#"{"type":"noop"}"#);
+            assert_eq!(status, 201, "{task}");
+            json(&task)["id"].as_str().expect("an id").to_owned()
+        })
+        .collect();
+    let plain = place.start("worker", &["--store", &store]);
+    for id in &ids {
+        place.run(&["task", "wait", id, "--server", &server.url]).exits(0);
+    }
+    assert!(!Scrape::of(&plain).names().contains("windlass_broker_up"), "it has none");
+    plain.end();
+    let worker = place.start("worker", &stores);
+    let up = |process| {
+        Scrape::of(process).all("windlass_broker_up")
+            == [("windlass_broker_up{broker=\"all\"}", 1.0)]
+    };
+    assert!(up(&server) && up(&worker));
+    let refused = |reason: &str, count: f64| {
+        let series = format!("windlass_broker_refused_total{{reason=\"{reason}\"}}");
+        eventually(&format!("{series} is {count}"), || {
+            Scrape::of(&worker).get(&series) == Some(count)
+        });
+    };
+    refused("gone", 3.0);
+    refused("busy", 0.0);
+    refused("paused", 0.0);
+    redis.kill();
+    place.run(&["enqueue", "noop", "--wait", "--server", &server.url]).exits(0);
+    let down = [("windlass_broker_up{broker=\"all\"}", 0.0)];
+    eventually("it is missed", || Scrape::of(&server).all("windlass_broker_up") == down);
+}
+
 #[test]
 fn without_its_brokers_work_goes_on_and_it_is_told_of() {
     let (high, low) = (RedisServer::start(Keeping::Nothing), RedisServer::start(Keeping::Nothing));
@@ -312,4 +356,41 @@ fn without_its_brokers_work_goes_on_and_it_is_told_of() {
     run("low");
     let words = ["bench", "--mode", "drain", "--tasks", "300", "-o", "json"];
     place.run(&[&words[..], &stores].concat()).exits(0);
+}
+
+/// Logs of a server and commands at the loudest level, on stores that ask for a password or would take any.
+#[test]
+fn a_password_that_opens_the_store_appears_nowhere() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    redis.operate(&["CONFIG", "SET", "requirepass", "canary"]).expect("it has a password now");
+    let postgres = PostgresServer::shared();
+    let behind = postgres.tcp_url("passwords").replace("windlass@", "windlass:canary@");
+    for store in [format!("redis://:canary@127.0.0.1:{}/0", redis.port()), behind] {
+        let place = Place::new();
+        let set = |mut command: std::process::Command| {
+            command.env("WINDLASS_STORE", &store).env("WINDLASS_LOG", "trace");
+            command
+        };
+        let server = place.start_with(set(place.command()), "serve", &[]);
+        let (status, body) = server.post("/api/v1/tasks", r#"{"type":"noop"}"#);
+        assert_eq!(status, 201, "{body}");
+        for arguments in [
+            &["stats"][..],
+            &["doctor"],
+            &["config", "show"],
+            &["task", "list"],
+            &["-vvv", "queue", "list"],
+        ] {
+            let told = ran(set(place.command()).args(arguments).output().expect("it runs"));
+            assert!(!told.out.contains("canary") && !told.err.contains("canary"), "{told}");
+        }
+        for process in std::fs::read_dir("/proc").expect("a list of processes").flatten() {
+            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            assert!(!line.contains("canary") || line.contains("redis-server"), "{line}");
+        }
+        let log = server.end();
+        assert!(log.contains("INFO"), "there is a log");
+        assert_eq!(log.lines().find(|line| line.contains("canary")), None);
+    }
 }

@@ -27,6 +27,8 @@ pub struct Config {
     pub broker: String,
     /// Settings of the server.
     pub server: ServerConfig,
+    /// Where a worker tells its metrics.
+    pub metrics: MetricsConfig,
     /// Settings of a worker.
     pub worker: WorkerConfig,
     /// Settings of the leader's duties.
@@ -53,6 +55,17 @@ pub struct ServerConfig {
     pub tls_cert: String,
     /// The file with the certificate's private key, in PEM.
     pub tls_key: String,
+}
+
+/// Where a worker tells its metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// The port to listen on; `None` is none.
+    #[serde(serialize_with = "write_port", deserialize_with = "read_port")]
+    pub port: Option<u16>,
+    /// The address to listen on.
+    pub bind: IpAddr,
 }
 
 /// Settings of a worker.
@@ -193,6 +206,32 @@ fn overlay(base: &mut toml::Table, over: toml::Table) {
 /// What stands for no time of one's own.
 const FOREVER: &str = "forever";
 const AS_THE_STORE: &str = "store";
+/// What stands for no port.
+const OFF: &str = "off";
+
+/// A port as people write it; the environment has nothing but text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Port {
+    Number(u16),
+    Text(String),
+}
+
+fn write_port<S: serde::Serializer>(port: &Option<u16>, serializer: S) -> Result<S::Ok, S::Error> {
+    match port {
+        None => serializer.serialize_str(OFF),
+        Some(port) => serializer.serialize_u16(*port),
+    }
+}
+
+fn read_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
+    let wrong = || serde::de::Error::custom("use \"off\" or a port from 0 to 65535");
+    match Port::deserialize(deserializer).map_err(|_| wrong())? {
+        Port::Number(port) => Ok(Some(port)),
+        Port::Text(text) if text == OFF => Ok(None),
+        Port::Text(text) => text.trim().parse().map(Some).map_err(|_| wrong()),
+    }
+}
 
 fn write_age<S: serde::Serializer>(
     age: &Option<Duration>,
@@ -255,6 +294,17 @@ mod tests {
         assert_eq!(config.task.retention, None, "as the store has it");
         let hour = Config::parse("task.retention = \"1h\"").unwrap().task.retention;
         assert_eq!(hour, Some(Duration::from_secs(3_600)));
+    }
+
+    #[test]
+    fn a_port_is_a_number_or_off() {
+        assert_eq!(Config::default().metrics.port, None);
+        for text in ["metrics.port = 9100", "metrics.port = \"9100\""] {
+            assert_eq!(Config::parse(text).unwrap().metrics.port, Some(9_100));
+        }
+        for text in ["metrics.port = 70000", "metrics.port = \"on\"", "metrics.port = true"] {
+            assert!(Config::parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]

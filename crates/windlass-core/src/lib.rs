@@ -15,6 +15,7 @@ pub mod error;
 pub mod event;
 pub mod history;
 pub mod limits;
+pub mod metric;
 pub mod name;
 pub mod retry;
 pub mod state;

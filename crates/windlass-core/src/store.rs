@@ -44,8 +44,8 @@ pub use presence::{
     Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
 };
 pub use profile::{
-    Capabilities, Depth, Durability, Finding, Inspection, ListOrder, Profile, RETENTION_DEFAULT,
-    Severity,
+    BrokerState, Capabilities, Depth, Durability, Finding, Inspection, ListOrder, Profile,
+    RETENTION_DEFAULT, RefusedReferences, Severity,
 };
 pub use read::{Filter, GetParams, ListParams, Page, Parts, QueueRecord, StateCounts};
 

@@ -325,6 +325,8 @@ pub struct Claimed {
     pub is_cancel_requested: bool,
     /// When it was submitted.
     pub created_at: Timestamp,
+    /// When it became pending, by the store's clock.
+    pub pending_at: Timestamp,
     /// When this claim was made, by the store's clock.
     pub claimed_at: Timestamp,
 }

@@ -4,7 +4,6 @@ use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +18,7 @@ use windlass_core::{Error, ErrorKind, NewTask, Reason, Result, Store, TaskId, Ta
 
 use crate::batcher::Batcher;
 use crate::handle::Handle;
+use crate::metrics::{Metrics, Watched};
 use crate::task::{Configure, Options, Task, encode};
 use crate::worker::WorkerBuilder;
 
@@ -39,13 +39,15 @@ pub struct Client {
 
 struct Inner {
     store: Arc<dyn Store>,
+    /// The same, with its calls counted.
+    watched: Arc<dyn Store>,
+    metrics: Metrics,
     config: Config,
     /// Apart, since a keyed task may have to wait for another's key and must not hold plain ones up,
     /// and since a batch that is refused must be one insert: it is halved and sent again.
     plain: Batcher<NewTask, Answer>,
     keyed: Batcher<NewTask, Answer>,
     glances: Batcher<TaskId, Option<TaskRecord>>,
-    repairs: AtomicU64,
 }
 
 /// What the store said to a task.
@@ -65,28 +67,26 @@ impl Client {
     /// A client of this store with settings of its own; what they leave to the store is as it has it.
     pub fn with_config(store: Arc<dyn Store>, mut config: Config) -> Self {
         config.task.retention.get_or_insert_with(|| store.profile().retention_default);
+        let metrics = Metrics::new(&store);
+        let watched = Watched::around(Arc::clone(&store), metrics.clone());
         let batcher = || {
-            let store = Arc::clone(&store);
+            let store = Arc::clone(&watched);
             Batcher::new(BATCH_MAX, move |tasks| submit(Arc::clone(&store), tasks))
         };
         let (plain, keyed) = (batcher(), batcher());
-        let glanced = Arc::clone(&store);
+        let glanced = Arc::clone(&watched);
         let glances = Batcher::new(BATCH_MAX, move |ids| {
             let store = Arc::clone(&glanced);
             async move { store.get(GetParams { ids, parts: Parts::NONE }).await }
         });
-        let repairs = AtomicU64::new(0);
-        Self { inner: Arc::new(Inner { store, config, plain, keyed, glances, repairs }) }
+        let inner = Inner { store, watched, metrics, config, plain, keyed, glances };
+        Self { inner: Arc::new(inner) }
     }
 
-    /// How much the store has found half missing and put right since this client was made, while one of
-    /// the client's workers or upkeeps was leading.
-    pub fn repairs_total(&self) -> u64 {
-        self.inner.repairs.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn count_repairs(&self, count: u64) {
-        self.inner.repairs.fetch_add(count, Ordering::Relaxed);
+    /// What this client, its clones and all that works through them have done, and how the store stands,
+    /// for Prometheus.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
     }
 
     /// Submits a task: `.await` it, or set options first.
@@ -140,7 +140,7 @@ impl Client {
         let (started, mut dice) = (Instant::now(), Dice::thrown());
         while is_undecided(&told) && started.elapsed() < UNDECIDED_MAX {
             tokio::time::sleep(UNDECIDED_PAUSE.mul_f64(0.5 + dice.unit())).await;
-            let answers = self.inner.store.insert(vec![task.clone()]).await?;
+            let answers = self.inner.watched.insert(vec![task.clone()]).await?;
             let answer = answers.into_iter().next();
             told = answer.ok_or_else(|| Error::corrupt("an insert without an answer"))?;
         }
@@ -173,7 +173,7 @@ impl Client {
     /// Everything that is kept of a task; `None` when there is no such task (any more).
     pub async fn get(&self, id: &TaskId) -> Result<Option<TaskRecord>> {
         let params = GetParams { ids: vec![id.clone()], parts: Parts::ALL };
-        Ok(self.inner.store.get(params).await?.pop().flatten())
+        Ok(self.inner.watched.get(params).await?.pop().flatten())
     }
 
     /// Reads a task without its payload, result and history; many at the same time share a trip.
@@ -201,9 +201,15 @@ impl Client {
         self.change(id, Action::Delete).await
     }
 
-    /// The store behind this client.
+    /// The store behind this client, as it was given.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
+    }
+
+    /// The same store for those who work with tasks through it: what they do is counted in
+    /// [`Client::metrics`].
+    pub fn watched(&self) -> &Arc<dyn Store> {
+        &self.inner.watched
     }
 
     /// The settings of this client.
@@ -221,7 +227,7 @@ impl Client {
     async fn change(&self, id: &TaskId, action: Action) -> Result<Changed> {
         let target = Target::Tasks(vec![id.clone()]);
         let params = ChangeParams { target, action, only_in: Vec::new(), by: None };
-        let mut reply = self.inner.store.change(params).await?;
+        let mut reply = self.inner.watched.change(params).await?;
         reply.outcomes.pop().ok_or_else(|| Error::corrupt("a change without an answer"))
     }
 }

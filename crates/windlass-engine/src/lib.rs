@@ -6,6 +6,7 @@
 //!   syncer (reports ends), heartbeater (keeps leases, obeys orders, fences), subscriber (has orders
 //!   fetched at once), scout (looks for queues), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
 //! - [`Upkeep`] leads and does these duties in a process that runs no tasks.
+//! - [`Metrics`] counts what a client and its workers do, and tells it to Prometheus.
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
 mod batcher;
@@ -25,6 +26,7 @@ mod intake;
 mod leader;
 mod leases;
 mod link;
+mod metrics;
 mod processor;
 mod quotas;
 mod run;
@@ -45,6 +47,7 @@ pub use handle::Handle;
 pub use handler::{Handler, RawTask};
 pub use healthchecker::Health;
 pub use inline::Inline;
+pub use metrics::{Figures, Metrics};
 pub use quotas::{Queues, share};
 pub use station::Unknown;
 pub use task::{Configure, DEFAULT_QUEUE, Options, Task};

@@ -26,7 +26,7 @@ impl Link {
     pub(crate) fn new(client: Client, wall: Arc<dyn Clock>, holder: WorkerId) -> Arc<Self> {
         let gap_max = client.config().worker.heartbeat;
         Arc::new(Self {
-            store: Arc::clone(client.store()),
+            store: Arc::clone(client.watched()),
             contact: Arc::new(Contact::new(Arc::clone(&wall), gap_max)),
             holder,
             client,

@@ -109,7 +109,7 @@ impl Station {
         let identity = Identity::new(Arc::clone(&settings.wall));
         let link = Link::new(client.clone(), Arc::clone(&settings.wall), identity.id());
         Arc::new(Self {
-            store: Arc::clone(client.store()),
+            store: Arc::clone(client.watched()),
             registry,
             identity,
             leases: Leases::default(),

@@ -124,6 +124,7 @@ fn is_hopeless(station: &Station) -> bool {
 
 /// Lets go of the leases that were answered.
 fn settle(station: &Station, judged: &[Judged], reply: &ApplyReply, is_repeat: bool) {
+    let mut unheard = Vec::new();
     for (Judged { task: claimed, transition, .. }, applied) in judged.iter().zip(&reply.outcomes) {
         station.leases.remove(&transition.lease);
         let task = &transition.lease.task;
@@ -132,12 +133,15 @@ fn settle(station: &Station, judged: &[Judged], reply: &ApplyReply, is_repeat: b
                 let (kind, queue) = (&claimed.kind, &claimed.queue);
                 tracing::warn!(%task, %kind, %queue, "dead letter");
             }
-            Applied::Applied(_) | Applied::Already => {}
+            Applied::Applied(_) => {}
+            // Stored by our own first try, whose answer was lost, or by the handler in its transaction.
+            Applied::Already => unheard.push(transition),
             // Our own first try may have come through, and its record may be gone since.
-            Applied::Refused(Refusal::Gone) if is_repeat => {}
+            Applied::Refused(Refusal::Gone) if is_repeat => unheard.push(transition),
             Applied::Refused(why) => tracing::warn!(%task, ?why, "the end of a run was refused"),
         }
     }
+    station.client.metrics().ended_unheard(&unheard);
 }
 
 /// A batch that the store will not take, ever: each alone, so that one bad ending hurts only itself.

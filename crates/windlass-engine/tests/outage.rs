@@ -150,6 +150,9 @@ async fn a_completion_whose_reply_was_lost_is_done_once() {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     assert!(seat.faults.calls(Method::Apply) >= 2, "it was repeated");
     check_ended(&fleet.record(task.id()).await, State::Completed, 1, 0);
+    let metrics = seat.client.metrics().text().await;
+    assert!(metrics.contains("completed_total{status=\"completed\",type=\"do\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("duration_seconds_count{type=\"do\"} 1\n"), "{metrics}");
     worker.stop().await.unwrap();
 }
 
@@ -162,6 +165,8 @@ async fn a_submit_whose_reply_was_lost_makes_one_task() {
     assert!(task.is_new());
     let all = fleet.all().await;
     assert_eq!(all.iter().map(|record| &record.id).collect::<Vec<_>>(), [task.id()]);
+    let metrics = seat.client.metrics().text().await;
+    assert!(metrics.contains("submitted_total{priority=\"normal\",type=\"do\"} 1\n"), "{metrics}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,14 +23,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
-    Applied, ApplyParams, ApplyReply, Beat, Bid, ChangeParams, ChangeReply, Claim, ClaimParams,
-    Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection, Leadership,
-    ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation, RunOrder, SaveDoc, Saved,
-    SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+    Applied, ApplyParams, ApplyReply, Beat, Bid, BrokerState, ChangeParams, ChangeReply, Claim,
+    ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
+    Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation, RunOrder,
+    SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::{Claimed, NewTask, Result, Store, TaskId, TaskRecord, Transition, WorkerId};
 
-pub use brokers::BrokerState;
 pub use options::HybridOptions;
 
 use crate::postgres::PostgresStore;
@@ -202,6 +201,7 @@ impl Store for HybridStore {
     async fn inspect(&self, depth: Depth) -> Result<Inspection> {
         let mut inspection = self.shared.ledger.inspect(depth).await?;
         inspection.findings.extend(self.shared.brokers.findings());
+        inspection.brokers = self.brokers();
         Ok(inspection)
     }
 

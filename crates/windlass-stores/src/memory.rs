@@ -115,6 +115,7 @@ impl Store for MemoryStore {
             is_writable: true,
             version: env!("CARGO_PKG_VERSION").into(),
             findings: Vec::new(),
+            brokers: Vec::new(),
         })
     }
 

@@ -244,7 +244,7 @@ impl Store for SqliteStore {
         let is_writable = refusal.is_none();
         findings.extend(refusal.as_ref().filter(|_| depth != Depth::Ping).map(inspect::refused));
         let version = format!("SQLite {}", rusqlite::version());
-        Ok(Inspection { now, is_writable, version, findings })
+        Ok(Inspection { now, is_writable, version, findings, brokers: Vec::new() })
     }
 
     async fn reserve(&self, wanted: Vec<Reservation>) -> Result<Vec<TaskId>> {

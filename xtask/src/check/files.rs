@@ -54,6 +54,11 @@ pub(super) struct TextFile {
 }
 
 impl TextFile {
+    /// All of it.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Its lines, numbered from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(at, line)| (at + 1, line))

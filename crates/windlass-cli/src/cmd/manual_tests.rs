@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
 
 use super::Cli;
 
@@ -46,6 +46,51 @@ fn the_manual_shows_every_command_as_it_is() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     let hint = "docs/cli.md is not what the commands say: run with WINDLASS_BLESS=1";
     assert!(written == manual, "{hint}");
+}
+
+/// The command lines in a file of `deploy/`, word by word.
+fn command_lines(text: &str) -> Vec<Vec<String>> {
+    let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+    let listed = |list: &str| {
+        let list = list.trim_end_matches(']').split(',');
+        list.map(|word| word.trim().trim_matches('"').to_owned()).collect::<Vec<_>>()
+    };
+    let line = |line: &str| {
+        let line = line.trim();
+        if let Some(unit) = line.strip_prefix("ExecStart=/usr/bin/windlass ") {
+            return Some(words(&unit.replace("$ARGUMENTS", "").replace("%i", "mail")));
+        }
+        if let Some(list) = line.strip_prefix("args: [").or(line.strip_prefix("CMD [")) {
+            return Some(listed(list));
+        }
+        let test = line.strip_prefix("test: [\"CMD\", \"windlass\", ").map(listed);
+        test.or_else(|| {
+            let command = line.strip_prefix("command: ")?;
+            let is_ours = command.starts_with("serve") || command.starts_with("worker");
+            is_ours.then(|| words(command))
+        })
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[test]
+fn every_command_line_in_deploy_is_understood() {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let mut count = 0;
+    for folder in ["", "compose", "kubernetes", "systemd"] {
+        for file in std::fs::read_dir(deploy.join(folder)).expect("a folder").flatten() {
+            let Ok(text) = std::fs::read_to_string(file.path()) else { continue };
+            for words in command_lines(&text) {
+                count += 1;
+                let words = std::iter::once("windlass").chain(words.iter().map(String::as_str));
+                if let Err(error) = Cli::try_parse_from(words) {
+                    panic!("{}: {error}", file.path().display());
+                }
+            }
+        }
+    }
+    // A server and a worker five times, and a health check; a container, a unit, a manifest of each.
+    assert_eq!(count, 5 * 3 + 1 + 2 + 3, "command lines in deploy/");
 }
 
 trait BuildForManual {

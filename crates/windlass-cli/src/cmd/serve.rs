@@ -12,6 +12,7 @@ use super::Globals;
 use crate::caller::{Access, client};
 use crate::exit::{Code, Done, Failure};
 use crate::output::tell;
+use crate::service;
 use crate::settings::Settings;
 use crate::signals::until_signalled;
 
@@ -85,7 +86,9 @@ impl Address {
     pub(super) async fn listen(&self, config: &Config) -> Done<Listener> {
         let tls = tls(config)?;
         let bounds = Bounds { connections_max: connections_max(config), ..Bounds::default() };
-        let listener = bind(config).await?.bounds(bounds);
+        let listener =
+            bind(SocketAddr::new(config.server.bind, config.server.port), "--port").await?;
+        let listener = listener.bounds(bounds);
         let listener = if self.insecure { listener.insecure() } else { listener };
         Ok(match tls {
             Some(tls) => listener.tls(tls),
@@ -105,6 +108,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         listener.check(&app).await?;
         let upkeep = client.upkeep().start();
         tell!("windlass serves {} on {}", listener.url(), settings.store_shown());
+        service::ready();
         let served = listener.serve(app, stop.clone().cancelled_owned()).await;
         upkeep.stop().await?;
         Ok(served?)
@@ -112,8 +116,8 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     until_signalled(stop.clone(), work).await
 }
 
-async fn bind(config: &Config) -> Done<Listener> {
-    let address = SocketAddr::new(config.server.bind, config.server.port);
+/// Takes a port; `flag` is the one that names another.
+pub(super) async fn bind(address: SocketAddr, flag: &str) -> Done<Listener> {
     let patient_until = Instant::now() + PORT_PATIENCE;
     loop {
         let error = match Listener::bind(address).await {
@@ -126,7 +130,7 @@ async fn bind(config: &Config) -> Done<Listener> {
         }
         if Instant::now() >= patient_until {
             failure.code = Code::Error;
-            failure.text.push_str("; `--port 0` takes any port that is free");
+            failure.text.push_str(&format!("; `{flag} 0` takes any port that is free"));
             return Err(failure);
         }
         tokio::time::sleep(PORT_PATIENCE / 10).await;

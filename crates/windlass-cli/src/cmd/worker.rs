@@ -1,14 +1,19 @@
 //! `windlass worker`: runs built-in tasks, or a command per task.
 
+use std::net::{IpAddr, SocketAddr};
+
 use tokio_util::sync::CancellationToken;
 use windlass::Priority;
 use windlass::core::config::Layer;
+use windlass_server::{App, Bounds, Listener};
 
 use super::Globals;
-use super::serve::refuse_server;
+use super::serve::{bind, refuse_server};
 use crate::caller::{Access, client};
 use crate::exit::Done;
 use crate::handlers::{self, Webhook};
+use crate::output::tell;
+use crate::service;
 use crate::settings::Settings;
 use crate::signals::until_signalled;
 
@@ -18,6 +23,7 @@ Examples:
   windlass worker --queue mail=3 --queue default       three of mail for one of default
   windlass worker --queue urgent --queue bulk --strict bulk only while urgent is empty
   windlass worker --queue reports --exec './report.sh' a command per task
+  windlass worker --metrics-port 9100                  with metrics for Prometheus
 
 Built-in types: echo, noop, sleep {ms}, fail {message, times}, http.webhook {url, method, headers, body,
 body_base64, secret}.
@@ -26,6 +32,9 @@ A command gets the payload on its standard input and WINDLASS_TASK_ID, WINDLASS_
 WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment. It ends with 0 for completed
 (its standard output is the result), 65 for discard, 75 to be run again in 10 s; anything else has
 failed (the end of its standard error is the error) and is retried.";
+
+/// Who asks a worker for metrics are few, and its open files are for its tasks.
+const METRICS_CONNECTIONS_MAX: usize = 64;
 
 /// Which tasks to run, and how.
 #[derive(clap::Args)]
@@ -51,6 +60,46 @@ pub(crate) struct Args {
     name: Option<String>,
     #[command(flatten)]
     webhooks: Webhooks,
+    #[command(flatten)]
+    metrics: MetricsAddress,
+}
+
+/// Where a worker tells its metrics.
+#[derive(clap::Args)]
+struct MetricsAddress {
+    /// Tells metrics (/metrics) and whether it is ready (/readyz) on this port; 0 takes any that is free.
+    #[arg(long, value_name = "PORT")]
+    metrics_port: Option<u16>,
+    /// The address for that. Elsewhere than on loopback there must be an access token in the store, and
+    /// metrics need one.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_bind: Option<IpAddr>,
+    /// Tells metrics on any address, and under any name, without a token in the store.
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl MetricsAddress {
+    /// The flags as settings.
+    fn layers(&self) -> Vec<Layer> {
+        let port = self
+            .metrics_port
+            .map(|port| Layer::of_one("flag --metrics-port", "metrics.port", i64::from(port)));
+        let bind = self
+            .metrics_bind
+            .map(|bind| Layer::of_one("flag --metrics-bind", "metrics.bind", bind.to_string()));
+        port.into_iter().chain(bind).collect()
+    }
+
+    /// Takes the port before anything else is touched; nothing where none is wanted.
+    async fn listen(&self, settings: &Settings) -> Done<Option<Listener>> {
+        let wanted = &settings.config.metrics;
+        let Some(port) = wanted.port else { return Ok(None) };
+        let bounds = Bounds { connections_max: METRICS_CONNECTIONS_MAX, ..Bounds::default() };
+        let address = SocketAddr::new(wanted.bind, port);
+        let listener = bind(address, "--metrics-port").await?.bounds(bounds);
+        Ok(Some(if self.insecure { listener.insecure() } else { listener }))
+    }
 }
 
 /// Where webhooks may go, and what signs them.
@@ -79,8 +128,10 @@ impl Webhooks {
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     refuse_server(globals)?;
-    let settings = Settings::gather(globals, args.webhooks.layers())?;
+    let flags = args.webhooks.layers().into_iter().chain(args.metrics.layers());
+    let settings = Settings::gather(globals, flags.collect())?;
     let webhook = Webhook::new(&settings.config.webhook)?;
+    let listener = args.metrics.listen(&settings).await?;
     let client = client(&settings, Access::Write).await?;
     let mut worker = handlers::register(client.worker(), args.exec, webhook).concurrency(
         args.concurrency.map_or_else(|| concurrency(&settings), |tasks| tasks as usize),
@@ -101,10 +152,27 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     let work = async {
         let queues: Vec<_> = args.queues.iter().map(|(queue, _)| queue.as_str()).collect();
         let queues = if queues.is_empty() { "default".to_owned() } else { queues.join(", ") };
+        let app = App::of_worker(client.clone());
+        if let Some(listener) = &listener {
+            listener.check(&app).await?;
+        }
         let worker = worker.start().await?;
         tracing::info!(queues, "working");
+        if let Some(listener) = &listener {
+            tell!("metrics at http://{}/metrics", listener.address());
+        }
+        service::ready();
+        // Told until the last task has ended.
+        let over = CancellationToken::new();
+        let told = listener
+            .map(|listener| tokio::spawn(listener.serve(app, over.clone().cancelled_owned())));
         let worked = worker.run_until(stop.clone().cancelled_owned()).await;
         handlers::settled().await;
+        over.cancel();
+        if let Some(told) = told {
+            // It ends by itself; whatever else it came to, the work is done.
+            let _ = told.await;
+        }
         Ok(worked?)
     };
     until_signalled(stop.clone(), work).await

@@ -3,6 +3,8 @@
 
 #![expect(dead_code, reason = "each test file uses its own part of this")]
 
+pub(crate) mod scrape;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -106,8 +108,9 @@ impl Place {
         command: &str,
         arguments: &[&str],
     ) -> Server {
+        let port = if command == "worker" { "--metrics-port" } else { "--port" };
         let mut child = process
-            .args([command, "--port", "0"])
+            .args([command, port, "0"])
             .args(arguments)
             .stderr(Stdio::piped())
             .stdout(Stdio::null())
@@ -121,7 +124,8 @@ impl Place {
             assert!(read > 0, "{command} ended before it listened: {:?}", child.wait());
             told.push_str(&line);
             if let Some(at) = line.find("http://").or_else(|| line.find("https://")) {
-                break line[at..].split_whitespace().next().unwrap_or_default().to_owned();
+                let url = line[at..].split_whitespace().next().unwrap_or_default();
+                break url.trim_end_matches("/metrics").to_owned();
             }
         };
         // Read on, or it would block on a full pipe.
@@ -206,7 +210,8 @@ impl Server {
         self.ask(&head, body)
     }
 
-    fn ask(&self, head: &str, body: &str) -> (u16, String) {
+    /// Sends a head without its end, and a body.
+    pub(crate) fn ask(&self, head: &str, body: &str) -> (u16, String) {
         let address = self.url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(address).expect("it listens");
         let request = format!("{head}host: {address}\r\nconnection: close\r\n\r\n{body}");

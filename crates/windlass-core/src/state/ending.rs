@@ -9,7 +9,7 @@ use crate::clock::When;
 use crate::dice::Dice;
 use crate::history::{Happening, Note};
 use crate::limits::{Limits, clip};
-use crate::name::QueueName;
+use crate::name::{Kind, QueueName};
 use crate::retry::{self, Backoff, Decision, Failing};
 use crate::task::{Claimed, Lease, Priority};
 
@@ -98,6 +98,8 @@ pub struct Step {
 pub struct Transition {
     /// The lease under which it is reported.
     pub lease: Lease,
+    /// What sort of task it is; for statistics.
+    pub kind: Kind,
     /// Where the task was claimed from; spares stores a look-up.
     pub queue: QueueName,
     /// Where the task was claimed from; spares stores a look-up.
@@ -216,6 +218,7 @@ pub fn finish(task: &Claimed, ending: Ending, backoff: &Backoff, dice: &mut Dice
     };
     Transition {
         lease: task.lease(),
+        kind: task.kind.clone(),
         queue: task.queue.clone(),
         priority: task.priority,
         retention: task.spec.retention,

@@ -7,7 +7,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::Timestamp;
-use crate::name::Kind;
 use crate::state::{Cause, is_allowed};
 use crate::task::{Epoch, Extras, Spec, TaskId};
 
@@ -30,6 +29,7 @@ fn claimed(attempts: u32) -> Claimed {
         },
         is_cancel_requested: false,
         created_at: Timestamp::default(),
+        pending_at: Timestamp::default(),
         claimed_at: Timestamp::default(),
     }
 }

@@ -108,6 +108,30 @@ pub struct Inspection {
     pub version: String,
     /// What an operator should know; for a ping only what is known without looking.
     pub findings: Vec<Finding>,
+    /// The brokers in front of it, the urgent one first; most stores have none.
+    pub brokers: Vec<BrokerState>,
+}
+
+/// How a broker in front of a store is, as this process sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrokerState {
+    /// `high`, `low`, or `all` where there is only one.
+    pub name: &'static str,
+    /// It answers.
+    pub is_up: bool,
+    /// What it gave that could not be used, since the store was opened.
+    pub refused: RefusedReferences,
+}
+
+/// References to tasks that a broker gave and the database did not honour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RefusedReferences {
+    /// They led nowhere, and were dropped.
+    pub gone_count: u64,
+    /// Their tasks were for another claim, and they went back.
+    pub busy_count: u64,
+    /// Their queue is paused, and they went back.
+    pub paused_count: u64,
 }
 
 /// One thing that an operator should know.

@@ -77,8 +77,6 @@ impl Desk {
             match step(self.duty()).await {
                 Ok(report) => {
                     self.link.contact.answered();
-                    // What it was is in the store's own line in the log.
-                    self.link.client.count_repairs(report.repaired);
                     if report.skipped_bad > 0 {
                         tracing::error!(name, count = report.skipped_bad, "unreadable, left alone");
                     }

@@ -50,6 +50,8 @@ impl Run {
             spec: record.spec,
             is_cancel_requested: record.is_cancel_requested,
             created_at: record.created_at,
+            // Of interest to whoever claims, and that was another.
+            pending_at: record.claimed_at?,
         };
         Some(Self { task, since: None })
     }

@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod access;
+mod contract;
 mod crowd;
+mod document;
 mod http2;
 mod pull;
 mod root;

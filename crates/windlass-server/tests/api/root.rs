@@ -45,6 +45,52 @@ async fn a_store_that_hangs_is_not_ready() {
 }
 
 #[tokio::test]
+async fn metrics_are_told_also_while_the_store_is_away() {
+    let api = Api::new();
+    let metrics = async || {
+        let told = api.call(Method::GET, "/metrics", None).await;
+        assert_eq!(told.status, 200, "{}", told.text);
+        told.text
+    };
+    api.faults.go_away();
+    let told = metrics().await;
+    assert!(told.contains("\nwindlass_leases_lost_total 0\n"), "{told}");
+    assert!(!told.contains("taskqueue_dlq_size"), "{told}");
+    api.faults.come_back();
+    assert!(metrics().await.contains("\ntaskqueue_dlq_size 0\n"));
+    api.call(Method::GET, "/metrics?name=x", None).await.is_problem(422, "invalid-request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_autoscaler_is_told_work_and_slots() {
+    let api = Api::new();
+    let told = async |path: &str| {
+        // What was told a moment ago is told again.
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        api.get(path).await.is(200)
+    };
+    let none =
+        json!({"pending": 0, "running": 0, "oldest_age_s": 0, "slots_used": 0, "slots_total": 0});
+    assert_eq!(told("/autoscale").await, none);
+    assert_eq!(told("/autoscale?queue=not-yet").await, none);
+    for _ in 0..3 {
+        api.submit(r#"{"queue":"mail"}"#).await;
+    }
+    api.submit("{}").await;
+    let ask = r#"{"queues":["mail"],"worker":{"name":"w","slots":5},"max":1}"#;
+    api.post("/leases", ask).await.is(200);
+    let mail = told("/autoscale?queue=mail").await;
+    assert_eq!((&mail["pending"], &mail["running"]), (&json!(2), &json!(1)));
+    assert_eq!(mail["slots_total"], 5);
+    let other = told("/autoscale?queue=default").await;
+    assert_eq!((&other["pending"], &other["slots_total"]), (&json!(1), &json!(0)));
+    assert_eq!(told("/autoscale").await["pending"], 3);
+    api.faults.go_away();
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    api.get("/autoscale").await.is_problem(503, "store-unavailable");
+}
+
+#[tokio::test]
 async fn an_outage_is_a_problem_that_tells_nothing_of_its_cause() {
     let api = Api::new();
     api.faults.go_away();
@@ -57,20 +103,31 @@ async fn an_outage_is_a_problem_that_tells_nothing_of_its_cause() {
 }
 
 #[tokio::test]
-async fn the_page_has_nothing_inline() {
+async fn pages_have_nothing_inline_and_nothing_from_elsewhere() {
     let api = Api::new();
-    let page = api.call(Method::GET, "/", None).await;
-    assert_eq!(page.status, 200);
-    for inline in ["style=", "<style", "onclick", "<script>"] {
-        assert!(!page.text.contains(inline), "{inline}");
+    let pages = [
+        ("/", vec!["/page.css", "/page.js"]),
+        ("/api/docs", vec!["/page.css", "/api/docs.css", "/api/docs.js"]),
+        ("/problems", vec!["/page.css", "/api/docs.css"]),
+    ];
+    for (path, assets) in pages {
+        let page = api.call(Method::GET, path, None).await;
+        assert_eq!(page.status, 200);
+        for inline in ["style=", "<style", "onclick", "<script>", "http://", "https://"] {
+            assert!(!page.text.contains(inline), "{path}: {inline}");
+        }
+        for asset in assets {
+            assert!(page.text.contains(asset));
+            assert_eq!(api.call(Method::GET, asset, None).await.status, 200);
+        }
     }
-    for asset in ["/page.css", "/page.js"] {
-        assert!(page.text.contains(asset));
-        assert_eq!(api.call(Method::GET, asset, None).await.status, 200);
+    for path in ["/page.js", "/api/docs.js"] {
+        let script = api.call(Method::GET, path, None).await.text;
+        assert!(!script.contains("localStorage"));
+        for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+            assert!(!script.contains(markup), "{path}: {markup}");
+        }
     }
     let script = api.call(Method::GET, "/page.js", None).await.text;
-    assert!(script.contains("sessionStorage") && !script.contains("localStorage"));
-    for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
-        assert!(!script.contains(markup), "{markup}");
-    }
+    assert!(script.contains("sessionStorage"));
 }

@@ -6,7 +6,7 @@
 --     $10 position from which on to look, $11 ranges to lock at most in it, $12 last position to look at,
 --     $13 the only range to take, by its first number, or NULL
 -- out: token, now, ranges locked, order, position, then the task's columns and its fate; with the last task of a range
---     of which a rest was left also the last number of that rest, and the transaction
+--     of which a rest was left also the last number of that rest, and the transaction; since when it was pending
 WITH
 time AS MATERIALIZED (SELECT clock($1::int8) AS now, set_config('windlass.claims', 'on', true) AS claims),
 me AS MATERIALIZED (
@@ -87,7 +87,8 @@ SELECT l.token, (SELECT now FROM time), (SELECT count(*) FROM pick), c.ord, c.po
   t.seq, t.stamp, t.created_at, t.timeout_ms, t.retention_ms, t.queue, t.kind, t.max_retries, t.max_crashes,
   t.priority, t.extras, t.payload, coalesce(f.attempts, 0), coalesce(f.crashes, 0), f.retention_ms,
   CASE WHEN c.last < c.hi AND t.seq = c.last THEN c.hi END,
-  CASE WHEN c.last < c.hi AND t.seq = c.last THEN pg_current_xact_id()::text::int8 END
+  CASE WHEN c.last < c.hi AND t.seq = c.last THEN pg_current_xact_id()::text::int8 END,
+  c.since
 FROM leased AS l
 CROSS JOIN taken AS c
 CROSS JOIN LATERAL rows_between(c.lo, c.last) AS t

@@ -21,4 +21,4 @@ WHERE number IN (
   LIMIT ?7
 )
 RETURNING position, number, id, kind, attempts, crashes, max_retries, max_crashes,
-  timeout_ms, retention_ms, cancel_requested, created_at, large, extras, payload
+  timeout_ms, retention_ms, cancel_requested, created_at, large, extras, payload, pending_at

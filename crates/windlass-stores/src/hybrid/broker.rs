@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
+use windlass_core::store::RefusedReferences;
 use windlass_core::{Error, ErrorKind, QueueName, Result, WorkerId};
 
 use super::single::Waiter;
@@ -50,8 +51,22 @@ pub(super) struct Broker {
 #[derive(Debug, Default)]
 struct Standing {
     is_away: AtomicBool,
-    /// References that led nowhere, since the store was opened.
-    dropped_count: AtomicU64,
+    /// References that could not be used, since the store was opened.
+    gone_count: AtomicU64,
+    busy_count: AtomicU64,
+    paused_count: AtomicU64,
+}
+
+impl Standing {
+    fn count(&self, how: Settled) {
+        let count = match how {
+            Settled::Claimed | Settled::Finished => return,
+            Settled::Gone => &self.gone_count,
+            Settled::Waits => &self.busy_count,
+            Settled::Paused => &self.paused_count,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// What became of a reference that was taken.
@@ -167,9 +182,14 @@ impl Broker {
         self.standing.is_away.load(Ordering::Relaxed)
     }
 
-    /// How many references have led nowhere since the store was opened.
-    pub(super) fn dropped_count(&self) -> u64 {
-        self.standing.dropped_count.load(Ordering::Relaxed)
+    /// How many references could not be used since the store was opened.
+    pub(super) fn refused(&self) -> RefusedReferences {
+        let told = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        RefusedReferences {
+            gone_count: told(&self.standing.gone_count),
+            busy_count: told(&self.standing.busy_count),
+            paused_count: told(&self.standing.paused_count),
+        }
     }
 
     /// Pushes references, in the order given; false where not all are known to have arrived.
@@ -240,9 +260,7 @@ impl Broker {
         if settled.is_empty() {
             return;
         }
-        let dropped_count = settled.iter().filter(|(how, _)| *how == Settled::Gone).count();
-        let dropped_count = u64::try_from(dropped_count).unwrap_or(0);
-        self.standing.dropped_count.fetch_add(dropped_count, Ordering::Relaxed);
+        settled.iter().for_each(|(how, _)| self.standing.count(*how));
         let is_urgent =
             settled.iter().any(|(how, _)| matches!(how, Settled::Waits | Settled::Paused));
         let is_first = {

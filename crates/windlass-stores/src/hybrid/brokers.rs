@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use windlass_core::store::{Finding, Severity};
+use windlass_core::store::{BrokerState, Finding, Severity};
 use windlass_core::{Priority, QueueName, WorkerId};
 
 use super::broker::Broker;
@@ -18,17 +18,6 @@ use crate::wakes::Wakes;
 
 /// The lanes from this one on are urgent: twice the priority, and one more for suspects.
 const URGENT_FROM: i16 = 4;
-
-/// How a broker is, as this process sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BrokerState {
-    /// `high`, `low`, or `all` where there is only one.
-    pub name: &'static str,
-    /// It answers.
-    pub is_up: bool,
-    /// References of it that led nowhere, since the store was opened.
-    pub dropped_count: u64,
-}
 
 pub(super) struct Brokers {
     /// The urgent one first.
@@ -99,7 +88,7 @@ impl Brokers {
         let state = |broker: &Arc<Broker>| BrokerState {
             name: broker.name,
             is_up: !broker.is_away(),
-            dropped_count: broker.dropped_count(),
+            refused: broker.refused(),
         };
         self.all.iter().map(state).collect()
     }

@@ -187,6 +187,7 @@ impl Model {
             spec: record.spec.clone(),
             is_cancel_requested: record.is_cancel_requested,
             created_at: record.created_at,
+            pending_at: row.pending_at,
             claimed_at: now,
         };
         self.put(row);

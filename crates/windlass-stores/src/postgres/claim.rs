@@ -372,6 +372,7 @@ fn read(row: &SqlRow, lanes: &Lanes, kinds: &Known) -> Taken {
         },
         is_cancel_requested: false,
         created_at: Timestamp::from_millis(row.get(7)),
+        pending_at: Timestamp::from_millis(row.get(22)),
         claimed_at: Timestamp::from_millis(now),
     };
     let rest = |hi: i64| Made {

@@ -46,7 +46,8 @@ impl Shared {
             }
         };
         let version = format!("PostgreSQL {}", row.get::<_, &str>(2));
-        Ok(Inspection { now, is_writable: !row.get::<_, bool>(1), version, findings })
+        let is_writable = !row.get::<_, bool>(1);
+        Ok(Inspection { now, is_writable, version, findings, brokers: Vec::new() })
     }
 
     /// Counts the tasks anew, while nobody else writes.

@@ -210,6 +210,7 @@ fn read(
         },
         is_cancel_requested: row.get(10)?,
         created_at: Timestamp::from_millis(row.get(11)?),
+        pending_at: Timestamp::from_millis(row.get(15)?),
         claimed_at: now,
     };
     Ok(Taken { position: row.get(0)?, number: row.get(1)?, large: row.get(12)?, task, fault })

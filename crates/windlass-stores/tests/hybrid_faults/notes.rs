@@ -65,10 +65,10 @@ async fn references_that_lead_nowhere_are_dropped_and_counted() {
     let directly = plain.claim(claim_of(&worker, 9)).await.unwrap().tasks;
     assert_eq!(directly.len(), 3, "who knows no broker claims as ever");
     assert_eq!(s.claim_ids(&worker, 9).await, [], "and the references lead nowhere");
-    assert_eq!(store.brokers()[0].dropped_count, 3);
+    assert_eq!(store.brokers()[0].refused.gone_count, 3);
     assert!(store.brokers()[0].is_up);
     assert_eq!(s.claim_ids(&worker, 9).await, []);
-    assert_eq!(store.brokers()[0].dropped_count, 3, "nobody meets them again");
+    assert_eq!(store.brokers()[0].refused.gone_count, 3, "nobody meets them again");
 }
 
 /// Whoever waits asks the broker; the table of what is pending might as well not be there.

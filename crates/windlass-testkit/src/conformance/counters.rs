@@ -153,8 +153,12 @@ pub async fn a_promoted_task_is_pending_since_its_promote(s: Scene) {
     s.submit(draft().after(SECOND)).await;
     s.advance(SECOND * 5);
     s.promote().await;
-    let oldest = s.queue("main").await.unwrap().oldest_pending_at;
-    assert_eq!(oldest, Some(s.now().await));
+    let since = s.now().await;
+    assert_eq!(s.queue("main").await.unwrap().oldest_pending_at, Some(since));
+    s.advance(SECOND * 3);
+    let worker = s.worker().await;
+    let task = s.claim(&worker, 1).await.remove(0);
+    assert_eq!((task.pending_at, task.claimed_at), (since, since.after(SECOND * 3)));
 }
 
 pub async fn queues_are_told_by_name_and_stay_known_when_empty(s: Scene) {

@@ -164,7 +164,13 @@ impl Sides {
             }
             let key = (subject.id.clone(), subject.epoch);
             self.epochs.insert(key, oracle.epoch);
-            let translated = Claimed { epoch: oracle.epoch, ..subject.clone() };
+            // Work that is given back stands where it stood, or has become pending anew.
+            let since = subject.pending_at;
+            if since > subject.claimed_at || since < oracle.created_at {
+                return Err(format!("pending since {since}: {subject:?}"));
+            }
+            let (epoch, pending_at) = (oracle.epoch, oracle.pending_at);
+            let translated = Claimed { epoch, pending_at, ..subject.clone() };
             same("a claimed task", &translated, &oracle)?;
             self.runs.push(Pair { worker: worker.clone(), subject, oracle });
         }

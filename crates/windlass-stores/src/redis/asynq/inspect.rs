@@ -16,6 +16,7 @@ impl Shared {
             is_writable: true,
             version: facts.version.clone(),
             findings: self.fleet.promises(facts),
+            brokers: Vec::new(),
         };
         if depth == Depth::Ping {
             return Ok(inspection);

@@ -103,6 +103,12 @@ impl ClaimMark {
             worker: WorkerId::new(parts.next()?),
         })
     }
+
+    /// Since when the task was pending then, if that is known.
+    pub(super) fn pending_since_ms(&self) -> Option<i64> {
+        // The last six digits are less than a millisecond.
+        self.since.parse::<i64>().ok().map(|ns| ns / 1_000_000)
+    }
 }
 
 /// A success as `apply.lua` writes it: `<claim> <finished> <took or -> <retention>`.

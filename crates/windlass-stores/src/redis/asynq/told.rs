@@ -57,8 +57,7 @@ impl Row {
         if self.own.created_ms > 0 {
             return Timestamp::from_millis(self.own.created_ms);
         }
-        let since = self.claim.as_ref().and_then(|claim| claim.since.parse::<i64>().ok());
-        let pending = self.pending_since_ms.or(since.map(|ns| ns / 1_000_000));
+        let pending = self.pending_since_ms.or_else(|| self.claim.as_ref()?.pending_since_ms());
         let seconds = [self.message.last_failed_at, self.message.completed_at];
         let told = seconds.into_iter().filter(|second| *second > 0).map(|second| second * 1_000);
         let earliest = pending.or_else(|| told.min());
@@ -221,6 +220,9 @@ impl Row {
             spec: self.spec(),
             is_cancel_requested: self.is_cancel_requested,
             created_at: self.created_at(),
+            pending_at: mark
+                .pending_since_ms()
+                .map_or(mark.claimed_at, |ms| Timestamp::from_millis(ms).min(mark.claimed_at)),
             claimed_at: mark.claimed_at,
             id: self.id,
             queue: self.queue,

@@ -16,6 +16,7 @@ impl Shared {
             is_writable: true,
             version: self.fleet.common.facts.version.clone(),
             findings: self.fleet.promises(&self.fleet.common.facts),
+            brokers: Vec::new(),
         };
         if depth == Depth::Ping {
             return Ok(inspection);

@@ -206,6 +206,7 @@ impl Row {
             spec,
             is_cancel_requested: head.is_cancel_requested,
             created_at: head.created_at,
+            pending_at: head.since_or_until.min(running.claimed_at),
             claimed_at: running.claimed_at,
         }
     }

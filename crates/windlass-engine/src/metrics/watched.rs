@@ -1,0 +1,166 @@
+//! A store whose calls are counted and timed. What it answers is handed on as it is.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use windlass_core::event::{EventFilter, EventStream};
+use windlass_core::store::{
+    ApplyParams, ApplyReply, Beat, Bid, ChangeParams, ChangeReply, Claim, ClaimParams, Depth,
+    DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection, Leadership, ListParams,
+    Order, Orders, Page, Profile, QueueRecord, Reservation, SaveDoc, Saved, SeriesParams,
+    SeriesPoint, WaitParams, Wake, WorkerRecord,
+};
+use windlass_core::{NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
+
+use super::{EndedRun, Metrics};
+
+pub(crate) struct Watched {
+    inner: Arc<dyn Store>,
+    metrics: Metrics,
+}
+
+impl Watched {
+    pub(crate) fn around(inner: Arc<dyn Store>, metrics: Metrics) -> Arc<dyn Store> {
+        Arc::new(Self { inner, metrics })
+    }
+
+    async fn timed<T>(&self, op: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let began = Instant::now();
+        let answer = call.await;
+        let metrics = &self.metrics.0;
+        let its = metrics.store_op.with_label_values(&[metrics.store_name, op]);
+        its.observe(began.elapsed().as_secs_f64());
+        answer
+    }
+
+    async fn duty(
+        &self,
+        op: &str,
+        call: impl Future<Output = Result<DutyReport>>,
+    ) -> Result<DutyReport> {
+        let report = self.timed(op, call).await?;
+        self.metrics.0.repairs.inc_by(report.repaired);
+        Ok(report)
+    }
+}
+
+#[async_trait]
+impl Store for Watched {
+    fn profile(&self) -> Profile {
+        self.inner.profile()
+    }
+
+    async fn dedicated(&self) -> Result<Arc<dyn Store>> {
+        Ok(Self::around(self.inner.dedicated().await?, self.metrics.clone()))
+    }
+
+    async fn inspect(&self, depth: Depth) -> Result<Inspection> {
+        self.timed("inspect", self.inner.inspect(depth)).await
+    }
+
+    async fn reserve(&self, wanted: Vec<Reservation>) -> Result<Vec<TaskId>> {
+        self.timed("reserve", self.inner.reserve(wanted)).await
+    }
+
+    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
+        let sorts: Vec<_> = tasks.iter().map(|task| (task.kind.clone(), task.priority)).collect();
+        let told = self.timed("insert", self.inner.insert(tasks)).await?;
+        self.metrics.submitted(&sorts, &told);
+        Ok(told)
+    }
+
+    async fn claim(&self, params: ClaimParams) -> Result<Claim> {
+        let claim = self.timed("claim", self.inner.claim(params)).await?;
+        self.metrics.claimed(&claim.tasks);
+        Ok(claim)
+    }
+
+    async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
+        let runs: Vec<EndedRun> =
+            params.transitions.iter().map(|run| (run.kind.clone(), run.took)).collect();
+        let reply = self.timed("apply", self.inner.apply(params)).await?;
+        self.metrics.ended(&runs, &reply.outcomes);
+        if let Some(Ok(claim)) = &reply.claim {
+            self.metrics.claimed(&claim.tasks);
+        }
+        Ok(reply)
+    }
+
+    async fn wait(&self, params: WaitParams) -> Result<Wake> {
+        self.inner.wait(params).await
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<Orders> {
+        self.timed("beat", self.inner.beat(beat)).await
+    }
+
+    async fn leave(&self, worker: WorkerId) -> Result<u64> {
+        self.timed("leave", self.inner.leave(worker)).await
+    }
+
+    async fn lead(&self, bid: Bid) -> Result<Leadership> {
+        let asked = tokio::time::Instant::now();
+        let answer = self.timed("lead", self.inner.lead(bid.clone())).await;
+        self.metrics.0.leading.note(&bid, asked, &answer);
+        answer
+    }
+
+    async fn promote(&self, duty: Duty) -> Result<DutyReport> {
+        self.duty("promote", self.inner.promote(duty)).await
+    }
+
+    async fn expire(&self, duty: Duty) -> Result<DutyReport> {
+        let report = self.duty("expire", self.inner.expire(duty)).await?;
+        self.metrics.0.leases_lost.inc_by(report.done);
+        Ok(report)
+    }
+
+    async fn prune(&self, duty: Duty) -> Result<DutyReport> {
+        self.duty("prune", self.inner.prune(duty)).await
+    }
+
+    async fn tend(&self, duty: Duty) -> Result<DutyReport> {
+        self.duty("tend", self.inner.tend(duty)).await
+    }
+
+    async fn change(&self, params: ChangeParams) -> Result<ChangeReply> {
+        self.timed("change", self.inner.change(params)).await
+    }
+
+    async fn order(&self, order: Order) -> Result<()> {
+        self.timed("order", self.inner.order(order)).await
+    }
+
+    async fn get(&self, params: GetParams) -> Result<Vec<Option<TaskRecord>>> {
+        self.timed("get", self.inner.get(params)).await
+    }
+
+    async fn list(&self, params: ListParams) -> Result<Page> {
+        self.timed("list", self.inner.list(params)).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        self.timed("queues", self.inner.queues()).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        self.timed("workers", self.inner.workers()).await
+    }
+
+    async fn series(&self, params: SeriesParams) -> Result<Vec<SeriesPoint>> {
+        self.timed("series", self.inner.series(params)).await
+    }
+
+    async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
+        self.timed("load", self.inner.load(query)).await
+    }
+
+    async fn save(&self, save: SaveDoc) -> Result<Saved> {
+        self.timed("save", self.inner.save(save)).await
+    }
+
+    async fn subscribe(&self, filter: EventFilter) -> Result<EventStream> {
+        self.inner.subscribe(filter).await
+    }
+}

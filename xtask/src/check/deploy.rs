@@ -1,0 +1,156 @@
+//! Rules about `deploy/` and what is said about metrics: whatever names one must name one that there is.
+
+use std::path::Path;
+use std::process::Command;
+
+use windlass_core::metric::{Metric, MetricKind, TABLE};
+use yaml_rust2::YamlLoader;
+
+use super::files;
+use crate::{Result, shell};
+
+const ALERTS: &str = "deploy/prometheus";
+const DASHBOARD: &str = "deploy/grafana/windlass.json";
+const MANUAL: &str = "docs/monitoring.md";
+const UNITS: &str = "deploy/systemd/";
+/// Where units expect the binary; it need not be there for a check.
+const INSTALLED: &str = "/usr/bin/windlass";
+
+/// Finds files that are not of the form that their names promise.
+pub(super) fn parsed() -> Result<Vec<String>> {
+    let mut offences = Vec::new();
+    for file in files::all()?.iter().filter(|file| file.path.starts_with("deploy/")) {
+        let told = match file.path.rsplit('.').next() {
+            Some("yaml" | "yml") => {
+                YamlLoader::load_from_str(file.text()).map(drop).map_err(|error| error.to_string())
+            }
+            Some("json") => serde_json::from_str::<serde_json::Value>(file.text())
+                .map(drop)
+                .map_err(|error| error.to_string()),
+            _ => Ok(()),
+        };
+        offences.extend(told.err().map(|error| format!("{}: {error}", file.path)));
+    }
+    Ok(offences)
+}
+
+/// Finds names of metrics that there are not, and metrics that are not shown, or not told as they are.
+pub(super) fn metrics() -> Result<Vec<String>> {
+    let files = files::all()?;
+    let mut offences = Vec::new();
+    let is_looked_at = |path: &str| path.starts_with("deploy/") || path == MANUAL;
+    for file in files.iter().filter(|file| is_looked_at(&file.path)) {
+        for (line, text) in file.lines() {
+            for name in named(text).filter(|name| !is_metric(name)) {
+                offences.push(format!("{}:{line} names {name}, which there is not", file.path));
+            }
+        }
+    }
+    let text =
+        |path: &str| files.iter().find(|file| file.path == path).map_or("", |file| file.text());
+    for metric in TABLE {
+        if !named(text(DASHBOARD)).any(|name| family(name) == metric.name) {
+            offences.push(format!("{DASHBOARD} does not show {}", metric.name));
+        }
+        let row = row(metric);
+        if !text(MANUAL).contains(&row) {
+            offences.push(format!("{MANUAL} does not say: {row}"));
+        }
+    }
+    Ok(offences)
+}
+
+/// Finds what Prometheus would not take, and alerts that do not fire when they should.
+pub(super) fn alerts() -> Result<Vec<String>> {
+    let calls = [
+        &["check", "rules", "alerts.yml"][..],
+        &["check", "config", "prometheus.yml"],
+        &["test", "rules", "alerts.test.yml"],
+    ];
+    let mut offences = Vec::new();
+    for words in calls {
+        let mut promtool = shell::program("promtool")?;
+        promtool.args(words).current_dir(shell::repository_root().join(ALERTS));
+        offences.extend(shell::output(&mut promtool).err().map(|error| error.to_string()));
+    }
+    Ok(offences)
+}
+
+/// Finds what systemd would not take.
+pub(super) fn units() -> Result<Vec<String>> {
+    let folder = tempfile::tempdir()?;
+    let mut offences = Vec::new();
+    for file in files::all()?.iter().filter(|file| file.path.starts_with(UNITS)) {
+        let name = file.path.trim_start_matches(UNITS);
+        if !name.ends_with(".service") {
+            continue;
+        }
+        let path = folder.path().join(name.replace('@', "@mail"));
+        std::fs::write(&path, file.text().replace(INSTALLED, "/bin/true"))?;
+        offences.extend(verify(&path)?.map(|told| format!("{}: {told}", file.path)));
+    }
+    Ok(offences)
+}
+
+/// What systemd has to say of a unit; nothing when it is fine.
+fn verify(unit: &Path) -> Result<Option<String>> {
+    let place = shell::find_program("systemd-analyze")
+        .ok_or("no program systemd-analyze: `cargo xtask setup` installs it")?;
+    let output = Command::new(place).args(["verify", "--man=no"]).arg(unit).output()?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    // Of other units of this machine it complains, too.
+    let name = unit.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let its: Vec<_> = told.lines().filter(|line| line.contains(&name)).collect();
+    Ok((!its.is_empty()).then(|| its.join("; ")))
+}
+
+/// How the manual tells of a metric.
+fn row(metric: &Metric) -> String {
+    let labels = match metric.labels {
+        [] => String::new(),
+        labels => format!("{{{}}}", labels.join(",")),
+    };
+    format!("| `{}{labels}` | {} | {} |", metric.name, metric.kind.as_str(), metric.help)
+}
+
+/// The words of a text that could be metrics.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    text.split(move |c| !is_part(c))
+        .filter(|word| word.starts_with("windlass_") || word.starts_with("taskqueue_"))
+}
+
+fn is_metric(name: &str) -> bool {
+    TABLE.iter().any(|metric| metric.name == family(name))
+}
+
+/// The metric that a series is of.
+fn family(name: &str) -> &str {
+    let is_histogram = |stem: &&str| {
+        TABLE.iter().any(|metric| metric.kind == MetricKind::Histogram && metric.name == *stem)
+    };
+    let ends = ["_bucket", "_sum", "_count"];
+    ends.iter().find_map(|end| name.strip_suffix(end).filter(is_histogram)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_that_there_is_not_is_found() {
+        let text = "rate(windlass_task_wait_seconds_bucket{x=\"1\"}[5m]) / windlass_lader + up";
+        let names: Vec<_> = named(text).collect();
+        assert_eq!(names, ["windlass_task_wait_seconds_bucket", "windlass_lader"]);
+        assert!(is_metric(names[0]) && !is_metric(names[1]));
+        assert!(!is_metric("windlass_leader_count"), "a gauge has no such part");
+    }
+
+    #[test]
+    fn a_unit_that_systemd_would_not_take_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("broken.service");
+        std::fs::write(&path, "[Service]\nExecStart=/bin/true\nWatchdogSec=soon\n").unwrap();
+        assert!(verify(&path).unwrap().is_some_and(|told| told.contains("soon")));
+    }
+}
