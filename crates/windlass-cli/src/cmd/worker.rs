@@ -2,12 +2,13 @@
 
 use tokio_util::sync::CancellationToken;
 use windlass::Priority;
+use windlass::core::config::Layer;
 
 use super::Globals;
 use super::serve::refuse_server;
 use crate::caller::{Access, client};
 use crate::exit::Done;
-use crate::handlers;
+use crate::handlers::{self, Webhook};
 use crate::settings::Settings;
 use crate::signals::until_signalled;
 
@@ -18,7 +19,8 @@ Examples:
   windlass worker --queue urgent --queue bulk --strict bulk only while urgent is empty
   windlass worker --queue reports --exec './report.sh' a command per task
 
-Built-in types: echo, noop, sleep {ms}, fail {message, times}.
+Built-in types: echo, noop, sleep {ms}, fail {message, times}, http.webhook {url, method, headers, body,
+body_base64, secret}.
 
 A command gets the payload on its standard input and WINDLASS_TASK_ID, WINDLASS_EPOCH,
 WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment. It ends with 0 for completed
@@ -47,13 +49,40 @@ pub(crate) struct Args {
     /// A name to know it by in `windlass workers list`.
     #[arg(long)]
     name: Option<String>,
+    #[command(flatten)]
+    webhooks: Webhooks,
+}
+
+/// Where webhooks may go, and what signs them.
+#[derive(clap::Args)]
+pub(super) struct Webhooks {
+    /// Lets http.webhook send to this address, network or host although it is not on the public network; may
+    /// be given several times.
+    #[arg(long = "webhook-allow", value_name = "CIDR|HOST")]
+    allow: Vec<String>,
+    /// The folder with the secrets that http.webhook signs with, a file each.
+    #[arg(long = "webhook-secrets", value_name = "FOLDER")]
+    secrets: Option<String>,
+}
+
+impl Webhooks {
+    /// The flags as settings.
+    pub(super) fn layers(&self) -> Vec<Layer> {
+        let allow = (!self.allow.is_empty())
+            .then(|| Layer::of_one("flag --webhook-allow", "webhook.allow", self.allow.join(",")));
+        let secrets = self.secrets.as_deref();
+        let secrets =
+            secrets.map(|path| Layer::of_one("flag --webhook-secrets", "webhook.secrets", path));
+        allow.into_iter().chain(secrets).collect()
+    }
 }
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     refuse_server(globals)?;
-    let settings = Settings::gather(globals, Vec::new())?;
+    let settings = Settings::gather(globals, args.webhooks.layers())?;
+    let webhook = Webhook::new(&settings.config.webhook)?;
     let client = client(&settings, Access::Write).await?;
-    let mut worker = handlers::register(client.worker(), args.exec).concurrency(
+    let mut worker = handlers::register(client.worker(), args.exec, webhook).concurrency(
         args.concurrency.map_or_else(|| concurrency(&settings), |tasks| tasks as usize),
     );
     for (queue, weight) in &args.queues {
