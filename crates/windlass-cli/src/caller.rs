@@ -1,6 +1,7 @@
 //! One way to ask windlass for anything: the requests of the HTTP API, sent to a server, or answered
 //! in this process right from a store. So a command does, and prints, the same either way.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -88,11 +89,15 @@ impl Caller {
         server.url.truncate(server.url.trim_end_matches('/').len());
         // Refused only when it was set before, which is just as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
+        let mut http = reqwest::Client::builder()
             .connect_timeout(CONNECT_MAX)
             .timeout(ANSWER_MAX)
             .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
+            .no_proxy();
+        if let Some(path) = &server.ca_cert {
+            http = http.tls_certs_only(certificates(path)?);
+        }
+        let http = http
             .build()
             .map_err(|cause| Failure::new(Code::Error, format!("set up HTTP: {cause}")))?;
         Ok(Self::Server { http, server })
@@ -127,6 +132,16 @@ impl Caller {
             _ => Err(Failure::of_answer(status, &body)),
         }
     }
+}
+
+/// Whom to trust in place of those whom the system trusts.
+fn certificates(path: &Path) -> Done<Vec<reqwest::Certificate>> {
+    let wrong = |cause: &dyn std::fmt::Display| {
+        Failure::usage(format!("read certificates from {}: {cause}", path.display()))
+    };
+    let bytes = std::fs::read(path).map_err(|cause| wrong(&cause))?;
+    let found = reqwest::Certificate::from_pem_bundle(&bytes).map_err(|cause| wrong(&cause))?;
+    if found.is_empty() { Err(wrong(&"there is none")) } else { Ok(found) }
 }
 
 /// A client of the store that the settings name.

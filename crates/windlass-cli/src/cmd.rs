@@ -69,6 +69,10 @@ pub(crate) struct Globals {
     /// WINDLASS_TOKEN.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
+    /// A file of certificates, in PEM, to trust at an https:// server in place of those that the system trusts;
+    /// also WINDLASS_CA_CERT.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) ca_cert: Option<PathBuf>,
     /// How to print; by default a table on a terminal and JSON elsewhere.
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     pub(crate) output: Option<Format>,

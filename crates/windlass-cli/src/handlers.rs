@@ -5,19 +5,25 @@ mod demo;
 mod exec;
 #[cfg(test)]
 mod testing;
+mod webhook;
 
 use windlass::{Unknown, WorkerBuilder};
 
 pub(crate) use self::demo::demo;
 pub(crate) use self::exec::settled;
+pub(crate) use self::webhook::Webhook;
 
 /// Gives a worker its handlers: the built-in kinds, or with `exec` that command for all kinds.
 ///
 /// Whoever uses `exec` calls [`settled`] after the worker has ended.
-pub(crate) fn register(builder: WorkerBuilder<()>, exec: Option<String>) -> WorkerBuilder<()> {
+pub(crate) fn register(
+    builder: WorkerBuilder<()>,
+    exec: Option<String>,
+    webhook: Webhook,
+) -> WorkerBuilder<()> {
     match exec {
         Some(command) => exec::add(builder, command),
         // Another worker of the fleet, an application's own, may know what we do not.
-        None => builtin::add(builder).unknown(Unknown::GivenBack),
+        None => webhook.add(builtin::add(builder)).unknown(Unknown::GivenBack),
     }
 }

@@ -32,6 +32,15 @@ pub(crate) struct Settings {
 pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) token: Option<String>,
+    /// Whom to trust in place of those whom the system trusts.
+    pub(crate) ca_cert: Option<PathBuf>,
+}
+
+impl Server {
+    pub(crate) fn new(url: String, token: Option<String>, globals: &Globals) -> Self {
+        let from_environment = || variable("WINDLASS_CA_CERT").map(PathBuf::from);
+        Self { url, token, ca_cert: globals.ca_cert.clone().or_else(from_environment) }
+    }
 }
 
 impl Settings {
@@ -79,7 +88,7 @@ impl Settings {
         // A store that was named by a flag is meant, whatever the environment says.
         let from_environment = || variable("WINDLASS_URL").filter(|_| globals.store.is_none());
         let server = globals.server.clone().or_else(from_environment);
-        let server = server.map(|url| Server { url, token: variable("WINDLASS_TOKEN") });
+        let server = server.map(|url| Server::new(url, variable("WINDLASS_TOKEN"), globals));
         Ok(Self { config: layered.config.clone(), layered, server })
     }
 }

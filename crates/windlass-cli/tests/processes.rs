@@ -229,6 +229,92 @@ fn the_sample_worker_in_javascript_loses_nothing_when_it_is_killed() {
     check_sample("node", "worker.mjs");
 }
 
+/// The sample receiver, and where it listens.
+fn receiver(place: &Place, server: &Server, secret: &str) -> (Child, String) {
+    let path = format!("{}/../../examples/webhooks/receiver.py", env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new("python3");
+    command.arg(path).env("WINDLASS_URL", &server.url).env("WEBHOOK_SECRET", secret);
+    let mut child = command
+        .current_dir(place.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("python3 is there");
+    let mut url = String::new();
+    let out = child.stdout.as_mut().expect("it is piped");
+    BufReader::new(out).read_line(&mut url).expect("it says where it listens");
+    (child, url.trim().to_owned())
+}
+
+#[test]
+fn a_webhook_is_signed_answered_now_or_later_and_never_sent_where_it_may_not_go() {
+    let place = Place::new();
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    std::fs::create_dir(place.path().join("secrets")).expect("a folder");
+    place.file("secrets/shop", &format!("host 127.0.0.1\n{secret}\n"));
+    let server = place.start("serve", &[]);
+    let (mut receiver, url) = receiver(&place, &server, secret);
+    let allowed = ["--webhook-allow", "127.0.0.1", "--webhook-secrets", "secrets"];
+    let arguments = [&allowed[..], &["--concurrency", "1"]].concat();
+    let mut worker = worker(&place, &arguments);
+    let finished = |path: &str, secret: Option<&str>| {
+        let payload = json!({"url": format!("{url}{path}"), "body": {"n": 7}, "secret": secret});
+        let body = json!({"type": "http.webhook", "payload": payload, "max_retries": 0});
+        let id = submit(&server, &body);
+        let (status, task) = server.get(&format!("/api/v1/tasks/{id}?wait=60s"));
+        assert_eq!(status, 200, "{task}");
+        serde_json::from_str::<Value>(&task).expect("JSON")
+    };
+    let received = json!({"received": {"n": 7}});
+    // With one slot: a run that was reported must let go of it, or the next would not start.
+    for path in ["/later", "/now", "/later", "/now"] {
+        let task = finished(path, Some("shop"));
+        assert_eq!((&task["state"], &task["result"]), (&json!("completed"), &received), "{task}");
+    }
+    let gone = finished("/elsewhere", Some("shop"));
+    assert_eq!(gone["state"], "dead_letter", "{gone}");
+    let unsigned = finished("/now", None);
+    assert!(unsigned["error"].to_string().contains("401"), "{unsigned}");
+    worker.kill().expect("it runs");
+    worker.wait().expect("it was killed");
+    let mut strict = self::worker(&place, &["--webhook-secrets", "secrets"]);
+    let refused = finished("/now", Some("shop"));
+    assert_eq!(refused["state"], "dead_letter", "{refused}");
+    assert!(refused["error"].to_string().contains("loopback"), "{refused}");
+    for child in [&mut strict, &mut receiver] {
+        child.kill().expect("it runs");
+        child.wait().expect("it was killed");
+    }
+}
+
+#[test]
+fn a_server_speaks_tls_and_takes_a_new_certificate_on_a_hangup() {
+    let place = Place::new();
+    let certify = || {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let params = rcgen::CertificateParams::new(vec![String::from("localhost")]);
+        let certificate = params.expect("a name").self_signed(&key).expect("a certificate");
+        place.file("key.pem", &key.serialize_pem());
+        place.file("cert.pem", &certificate.pem());
+    };
+    certify();
+    std::fs::copy(place.path().join("cert.pem"), place.path().join("old.pem")).expect("a copy");
+    let server = place.start("serve", &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let url = server.url.replace("127.0.0.1", "localhost");
+    assert!(url.starts_with("https://"), "{url}");
+    let ask = |trusted: &str| place.run(&["health", "--server", &url, "--ca-cert", trusted]);
+    ask("cert.pem").exits(0);
+    place.run(&["health", "--server", &url]).exits(69);
+    place.run(&["health", "--server", &url.replace("https", "http")]).exits(69);
+    ask("missing.pem").exits(2);
+    certify();
+    server.signal("-HUP");
+    eventually("there is a new certificate", || ask("cert.pem").code == 0);
+    ask("old.pem").exits(69);
+    place.run(&["serve", "--tls-cert", "cert.pem"]).exits(2);
+    place.run(&["serve", "--tls-cert", "none.pem", "--tls-key", "key.pem"]).exits(2);
+}
+
 fn worker(place: &Place, arguments: &[&str]) -> Child {
     let mut child = place
         .command()

@@ -35,6 +35,8 @@ pub struct Config {
     pub upkeep: UpkeepConfig,
     /// Settings of tasks that do not say otherwise.
     pub task: TaskConfig,
+    /// Settings of the handler `http.webhook`.
+    pub webhook: WebhookConfig,
     /// Upper bounds.
     pub limits: Limits,
 }
@@ -47,6 +49,12 @@ pub struct ServerConfig {
     pub bind: IpAddr,
     /// The port to listen on.
     pub port: u16,
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// The file with the certificate and those between it and its root, in PEM; empty for no TLS.
+    pub tls_cert: String,
+    /// The file with the certificate's private key, in PEM.
+    pub tls_key: String,
 }
 
 /// Where a worker tells its metrics.
@@ -122,6 +130,20 @@ pub struct TaskConfig {
     pub retry: Backoff,
 }
 
+/// Settings of the handler `http.webhook`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookConfig {
+    /// Targets that are allowed although they are not on the public network: addresses, CIDRs and names of
+    /// hosts, with commas between them.
+    pub allow: String,
+    /// The folder with the secrets that requests are signed with, a file each; empty for none.
+    pub secrets: String,
+    /// How long a target may take from the connection to the end of its answer.
+    #[serde(with = "duration::text")]
+    pub timeout: Duration,
+}
+
 impl Config {
     /// Reads settings from a TOML text, over the defaults.
     pub fn parse(text: &str) -> Result<Self> {
@@ -139,6 +161,12 @@ impl Config {
             return Err(Error::invalid(
                 "upkeep.leader_renewal must be above 0 and at most half the term",
             ));
+        }
+        if self.server.connections_max == 0 {
+            return Err(Error::invalid("server.connections_max must be above 0"));
+        }
+        if self.server.tls_cert.is_empty() != self.server.tls_key.is_empty() {
+            return Err(Error::invalid("server.tls_cert and server.tls_key go together"));
         }
         if upkeep.batch == 0 || upkeep.sweep.is_zero() {
             return Err(Error::invalid("upkeep.batch and upkeep.sweep must be above 0"));
@@ -319,6 +347,8 @@ mod tests {
             "[worker]\nheartbeat = \"14s\"",
             "[worker]\nheartbeat = \"0s\"",
             "[upkeep]\nbatch = 0",
+            "[server]\nconnections_max = 0",
+            "[server]\ntls_cert = \"cert.pem\"",
             "[task.retry]\njitter = 7.0",
             "not toml",
         ] {

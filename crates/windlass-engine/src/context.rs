@@ -5,14 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use windlass_core::dice::Dice;
 use windlass_core::limits::check_size;
 use windlass_core::state::finish;
-use windlass_core::{Claimed, Ending, Epoch, Kind, QueueName, Result, TaskId, Transition};
+use windlass_core::{
+    Claimed, Ending, Epoch, Kind, QueueName, Result, TaskId, Transition, WorkerId,
+};
 
 use crate::client::Client;
-use crate::leases::ProgressNote;
+use crate::leases::Controls;
 use crate::task::encode_result;
 
 /// What a handler knows of its run, and the worker's state.
@@ -29,25 +30,14 @@ struct Inner {
     /// Without its payload, which the handler has.
     task: Claimed,
     started: Instant,
-    cancel: CancellationToken,
-    progress: ProgressNote,
+    controls: Controls,
     client: Client,
 }
 
 impl RunContext {
-    pub(crate) fn new(
-        task: &Claimed,
-        cancel: CancellationToken,
-        progress: ProgressNote,
-        client: Client,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            task: Claimed { payload: Bytes::new(), ..task.clone() },
-            started: Instant::now(),
-            cancel,
-            progress,
-            client,
-        }))
+    pub(crate) fn new(task: &Claimed, controls: Controls, client: Client) -> Self {
+        let task = Claimed { payload: Bytes::new(), ..task.clone() };
+        Self(Arc::new(Inner { task, started: Instant::now(), controls, client }))
     }
 
     pub(crate) fn with_state<S>(self, state: Arc<S>) -> Context<S> {
@@ -69,6 +59,12 @@ impl<S> Context<S> {
     /// The fencing token of this run: larger than that of any earlier run of this task.
     pub fn epoch(&self) -> Epoch {
         self.run.0.task.epoch
+    }
+
+    /// The worker that holds the lease of this run: with the task and the epoch, all that a report of its
+    /// end needs.
+    pub fn worker_id(&self) -> &WorkerId {
+        &self.run.0.controls.worker
     }
 
     /// Differs from run to run; for outside systems that take an idempotency key per attempt.
@@ -103,17 +99,17 @@ impl<S> Context<S> {
 
     /// Tells how far the run has come, from 0 to 1; sent with the next heartbeat.
     pub async fn progress(&self, fraction: f64, note: &str) {
-        self.run.0.progress.set(fraction, note);
+        self.run.0.controls.progress.set(fraction, note);
     }
 
     /// Ends when the run should stop: it was cancelled, or its lease is lost.
     pub async fn cancelled(&self) {
-        self.run.0.cancel.cancelled().await;
+        self.run.0.controls.cancel.cancelled().await;
     }
 
     /// True when the run should stop.
     pub fn is_cancelled(&self) -> bool {
-        self.run.0.cancel.is_cancelled()
+        self.run.0.controls.cancel.is_cancelled()
     }
 
     /// What the success of this run comes to, for those who record it by other means than the

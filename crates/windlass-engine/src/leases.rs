@@ -10,16 +10,13 @@ use windlass_core::store::ProgressReport;
 use windlass_core::{Claimed, Lease, WorkerId};
 
 #[derive(Default)]
-pub(crate) struct Leases(Mutex<HashMap<Lease, Held>>);
-
-struct Held {
-    worker: WorkerId,
-    controls: Controls,
-}
+pub(crate) struct Leases(Mutex<HashMap<Lease, Controls>>);
 
 /// What reaches into a run from outside.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Controls {
+    /// Who holds its lease.
+    pub(crate) worker: WorkerId,
     /// The handler is asked to stop.
     pub(crate) cancel: CancellationToken,
     /// The run is given up: its lease is lost, or the worker ends.
@@ -49,12 +46,16 @@ impl ProgressNote {
 
 impl Leases {
     pub(crate) fn add(&self, task: &Claimed, worker: &WorkerId) -> Controls {
-        let controls = Controls::default();
+        let controls = Controls {
+            worker: worker.clone(),
+            cancel: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            progress: ProgressNote::default(),
+        };
         if task.is_cancel_requested {
             controls.cancel.cancel();
         }
-        let held = Held { worker: worker.clone(), controls: controls.clone() };
-        self.0.lock().insert(task.lease(), held);
+        self.0.lock().insert(task.lease(), controls.clone());
         controls
     }
 
@@ -77,7 +78,7 @@ impl Leases {
         let held = self.0.lock();
         for lease in leases {
             if let Some(held) = held.get(lease) {
-                held.controls.cancel.cancel();
+                held.cancel.cancel();
             }
         }
     }
@@ -86,14 +87,14 @@ impl Leases {
     pub(crate) fn stop(&self, leases: &[Lease]) {
         let held = self.0.lock();
         for held in leases.iter().filter_map(|lease| held.get(lease)) {
-            held.controls.give_up();
+            held.give_up();
         }
     }
 
     /// Gives up all runs.
     pub(crate) fn stop_all(&self) {
         for held in self.0.lock().values() {
-            held.controls.give_up();
+            held.give_up();
         }
     }
 
@@ -102,7 +103,7 @@ impl Leases {
         let held = self.0.lock();
         for ProgressReport { lease, fraction, note } in reports {
             if let Some(held) = held.get(&lease) {
-                held.controls.progress.0.lock().get_or_insert((fraction, note));
+                held.progress.0.lock().get_or_insert((fraction, note));
             }
         }
     }
@@ -110,8 +111,8 @@ impl Leases {
     /// What handlers have told since the last time this was asked.
     pub(crate) fn take_progress(&self) -> Vec<ProgressReport> {
         let held = self.0.lock();
-        let report = |(lease, held): (&Lease, &Held)| {
-            let (fraction, note) = held.controls.progress.0.lock().take()?;
+        let report = |(lease, held): (&Lease, &Controls)| {
+            let (fraction, note) = held.progress.0.lock().take()?;
             Some(ProgressReport { lease: lease.clone(), fraction, note })
         };
         held.iter().filter_map(report).collect()

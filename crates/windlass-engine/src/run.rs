@@ -43,12 +43,7 @@ async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: S
     if deadline.is_some_and(|deadline| deadline <= now) {
         return Ending::DeadlinePassed { has_started: false };
     }
-    let cx = RunContext::new(
-        task,
-        controls.cancel.clone(),
-        controls.progress.clone(),
-        station.client.clone(),
-    );
+    let cx = RunContext::new(task, controls.clone(), station.client.clone());
     let started = std::panic::catch_unwind(AssertUnwindSafe(|| {
         station.registry.start(task.kind.as_str(), task.payload.clone(), cx, slot)
     }));

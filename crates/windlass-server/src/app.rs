@@ -32,7 +32,7 @@ use crate::routes::{self, Route, Routes};
 /// Bodies that are larger than [`SMALL_BODY_BYTES`] share this much memory.
 const LARGE_BODIES_KIB: usize = 256 * 1024;
 /// A body of up to so many bytes needs no leave: all connections together can hold that much.
-pub(crate) const SMALL_BODY_BYTES: usize = 64 * 1024;
+pub(crate) const SMALL_BODY_BYTES: usize = 16 * 1024;
 /// Pings of the store under way at the same time, so that a store that hangs gathers no more.
 const PINGS_MAX: usize = 4;
 

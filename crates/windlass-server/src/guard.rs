@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
-use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
@@ -61,15 +61,16 @@ impl RequestId {
 /// Answers a request from a socket.
 pub(crate) async fn answer(app: &App, exposure: Exposure, mut request: Request) -> Response {
     let id = RequestId::of(request.headers());
-    let mut response =
-        match check(app, exposure, request.method(), request.uri(), request.headers()).await {
-            Ok(()) => {
-                request.extensions_mut().insert(exposure.arrival());
-                request.extensions_mut().insert(id.clone());
-                app.answer(request).await
-            }
-            Err(problem) => problem.into_response(),
-        };
+    let (method, headers) = (request.method(), request.headers());
+    let target = host(request.version(), request.uri(), headers);
+    let mut response = match check(app, exposure, method, headers, target).await {
+        Ok(()) => {
+            request.extensions_mut().insert(exposure.arrival());
+            request.extensions_mut().insert(id.clone());
+            app.answer(request).await
+        }
+        Err(problem) => problem.into_response(),
+    };
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.0);
     for (name, value) in ALWAYS {
@@ -83,10 +84,10 @@ async fn check(
     app: &App,
     exposure: Exposure,
     method: &Method,
-    uri: &Uri,
     headers: &HeaderMap,
+    host: Result<&str, Problem>,
 ) -> Result<(), Problem> {
-    let host = host(uri, headers)?;
+    let host = host?;
     let is_of_this_machine = exposure != Exposure::Loopback || is_loopback(host);
     if !is_of_this_machine && !app.keyring().is_closed().await {
         // Else a page could have its own name resolve to this machine, and read everything.
@@ -100,11 +101,13 @@ async fn check(
 }
 
 /// The host that the request is meant for, with its port.
-fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
+fn host<'a>(version: Version, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
     let mut named = headers.get_all(header::HOST).iter();
     let header = named.next().and_then(|value| value.to_str().ok());
     let target = uri.authority().map(|authority| authority.as_str());
     match (target, header, named.next()) {
+        // HTTP/2 has it in the target.
+        (Some(target), None, None) if version == Version::HTTP_2 => Ok(target),
         (None, Some(host), None) => Ok(host),
         (Some(target), Some(host), None) if target == host => Ok(host),
         (_, _, _) => Err(Problem::new(Slug::Forbidden, "the request must name one host")),

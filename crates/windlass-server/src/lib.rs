@@ -3,7 +3,7 @@
 //! - [`App`] is the API: give it a [`windlass_engine::Client`], and it answers requests, from a
 //!   socket or by [`App::call`] without one.
 //! - [`Listener`] is the socket: elsewhere than on loopback only with access tokens, with limits on
-//!   connections, headers and slow clients.
+//!   connections, headers and slow clients; [`Tls`] is the certificate that it may speak TLS with.
 //!
 //! Inside: `routes/` has a file per group of routes, each with its description, `wire/` the JSON forms in and
 //! out, `form.rs` what may be sent, as data, `fields.rs` and `query.rs` the strict reading of it, `openapi/` the
@@ -27,6 +27,7 @@ mod query;
 mod remote;
 mod routes;
 mod sweep;
+mod tls;
 mod wire;
 
 pub use access::token::Scope;
@@ -34,3 +35,4 @@ pub use app::App;
 pub use axum::http::Method;
 pub use listen::{Bounds, Exposure, Listener};
 pub use routes::Route;
+pub use tls::Tls;

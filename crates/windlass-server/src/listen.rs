@@ -1,6 +1,9 @@
 //! The socket: who may connect, how many at once, how slow they may be, and how it ends.
 
-use std::convert::Infallible;
+mod answer;
+mod crowd;
+mod guest;
+
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -8,13 +11,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -24,11 +20,13 @@ use windlass_core::{Error, ErrorKind, Result};
 
 use crate::access::Arrival;
 use crate::app::App;
-use crate::guard;
-use crate::patience::Patient;
+use crate::tls::Tls;
+use guest::{Guest, House};
 
-/// Largest head of a request; hyper answers 431 to more.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// When fewer than one of so many seats are free, idle connections are asked to leave.
+const FREE_SHARE: usize = 8;
+/// How long a connection waits for the seat of one that was asked to leave.
+const SEAT_PATIENCE: Duration = Duration::from_secs(1);
 /// Connections over the limit that are told so at the same time; more are just closed.
 const REFUSALS_MAX: usize = 64;
 /// How long a connection is kept open to tell it that there are too many.
@@ -61,7 +59,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            connections_max: 1_024,
+            connections_max: 12_000,
             head_read: Duration::from_secs(10),
             body_read: Duration::from_secs(30),
             write_stall: Duration::from_secs(30),
@@ -70,11 +68,22 @@ impl Default for Bounds {
     }
 }
 
-/// The place of one connection among those allowed; kept as long as anyone works for it.
-pub(crate) type Seat = Arc<OwnedSemaphorePermit>;
+/// The place of one connection among those allowed, and of one request of several on it; kept as long as anyone
+/// works for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Seat {
+    _connection: Arc<OwnedSemaphorePermit>,
+    _request: Arc<[OwnedSemaphorePermit]>,
+}
+
+impl Seat {
+    fn new(connection: Arc<OwnedSemaphorePermit>, request: Vec<OwnedSemaphorePermit>) -> Self {
+        Self { _connection: connection, _request: request.into() }
+    }
+}
 
 /// Rides on requests: waits end early when the server stops.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Stopping(pub(crate) CancellationToken);
 
 /// Who can reach a socket, and what keeps strangers out.
@@ -104,6 +113,7 @@ pub struct Listener {
     address: SocketAddr,
     exposure: Exposure,
     bounds: Bounds,
+    tls: Option<Tls>,
 }
 
 impl Listener {
@@ -116,7 +126,7 @@ impl Listener {
         let address = socket.local_addr().map_err(failed)?;
         let is_loopback = address.ip().is_loopback();
         let exposure = if is_loopback { Exposure::Loopback } else { Exposure::Tokens };
-        Ok(Self { socket, address, exposure, bounds: Bounds::default() })
+        Ok(Self { socket, address, exposure, bounds: Bounds::default(), tls: None })
     }
 
     /// The address, with the port that was given where none was asked for.
@@ -128,6 +138,18 @@ impl Listener {
     #[must_use]
     pub fn bounds(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
+    }
+
+    /// Speaks TLS.
+    #[must_use]
+    pub fn tls(self, tls: Tls) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// Where it is reached.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Serves whoever can reach it, also while there is no token.
@@ -152,10 +174,14 @@ impl Listener {
     /// Serves until `stop` ends; then accepts nobody, lets requests in flight end, and returns.
     pub async fn serve(self, app: App, stop: impl Future<Output = ()> + Send) -> Result<()> {
         self.check(&app).await?;
-        let Self { socket, bounds, exposure, .. } = self;
-        let seats = Arc::new(Semaphore::new(bounds.connections_max));
-        let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
-        let (graceful, stopping) = (GracefulShutdown::new(), CancellationToken::new());
+        let Self { socket, bounds, exposure, tls, .. } = self;
+        let house = Arc::new(House::new(app, exposure, bounds, tls));
+        let _renewal = house.tls.as_ref().map(Tls::renew);
+        let door = Door {
+            seats: Arc::new(Semaphore::new(bounds.connections_max)),
+            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
+            house: house.clone(),
+        };
         let mut connections = JoinSet::new();
         let mut stop = pin!(stop);
         loop {
@@ -164,26 +190,16 @@ impl Listener {
                 Some(_) = connections.join_next() => continue,
                 () = &mut stop => break,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    survive(&error).await;
-                    continue;
-                }
-            };
-            if let Ok(seat) = seats.clone().try_acquire_owned() {
-                let guest = Guest { app: app.clone(), seat: Arc::new(seat), exposure, bounds };
-                let connection = guest.talk(stream, &graceful, Stopping(stopping.clone()));
-                connections.spawn(connection);
-            } else if let Ok(leave) = refusals.clone().try_acquire_owned() {
-                connections.spawn(refuse(stream, leave));
+            match accepted {
+                Ok((stream, _)) => door.let_in(stream, &mut connections),
+                Err(error) => survive(&error).await,
             }
         }
         drop(socket);
-        stopping.cancel();
+        house.stopping.0.cancel();
         let ended = async {
-            graceful.shutdown().await;
-            app.settled().await;
+            while connections.join_next().await.is_some() {}
+            house.app.settled().await;
         };
         if tokio::time::timeout(bounds.stop, ended).await.is_err() {
             tracing::warn!("requests were cut off after {:?}", bounds.stop);
@@ -193,43 +209,37 @@ impl Listener {
     }
 }
 
-/// One client, and what it may do.
-struct Guest {
-    app: App,
-    seat: Seat,
-    exposure: Exposure,
-    bounds: Bounds,
+/// Who comes in.
+struct Door {
+    seats: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
+    house: Arc<House>,
 }
 
-impl Guest {
-    fn talk(
-        self,
-        stream: TcpStream,
-        graceful: &GracefulShutdown,
-        stopping: Stopping,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let Self { app, seat, exposure, bounds } = self;
-        // Answers are written whole; to wait for more would only delay them.
-        let _ = stream.set_nodelay(true);
-        let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let (app, mut request) = (app.clone(), Request::map(request, Body::new));
-            let extensions = request.extensions_mut();
-            extensions.insert(bounds);
-            extensions.insert(Seat::clone(&seat));
-            extensions.insert(stopping.clone());
-            async move { Ok::<_, Infallible>(guard::answer(&app, exposure, request).await) }
-        });
-        let connection = http1::Builder::new()
-            // Without a timer the header timeout is silently off.
-            .timer(TokioTimer::new())
-            .header_read_timeout(bounds.head_read)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(Patient::new(stream, bounds.write_stall)), service);
-        let connection = graceful.watch(connection);
-        async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = %error, "a connection ended early");
-            }
+impl Door {
+    fn let_in(&self, stream: TcpStream, connections: &mut JoinSet<()>) {
+        let seat = self.seats.clone().try_acquire_owned();
+        let is_crowded =
+            self.seats.available_permits() < self.house.bounds.connections_max / FREE_SHARE;
+        let will_be_free = (is_crowded || seat.is_err()) && self.house.crowd.thin_out();
+        let guest = |house, seat| Guest { house, seat: Arc::new(seat) };
+        let house = self.house.clone();
+        if let Ok(seat) = seat {
+            connections.spawn(guest(house, seat).talk(stream));
+        } else if let Ok(leave) = self.refusals.clone().try_acquire_owned() {
+            let seats = self.seats.clone();
+            connections.spawn(async move {
+                let patience = if will_be_free { SEAT_PATIENCE } else { Duration::ZERO };
+                match tokio::time::timeout(patience, seats.acquire_owned()).await {
+                    Ok(Ok(seat)) => {
+                        drop(leave);
+                        guest(house, seat).talk(stream).await;
+                    }
+                    // There is no telling in plain text to who expects TLS.
+                    _ if house.tls.is_some() => {}
+                    _ => refuse(stream, leave).await,
+                }
+            });
         }
     }
 }

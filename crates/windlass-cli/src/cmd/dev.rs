@@ -5,10 +5,10 @@ use windlass_server::{App, Listener};
 
 use super::Globals;
 use super::serve::{Address, refuse_server};
-use super::worker::concurrency;
+use super::worker::{Webhooks, concurrency};
 use crate::caller::{Access, client};
 use crate::exit::Done;
-use crate::handlers;
+use crate::handlers::{self, Webhook};
 use crate::output::tell;
 use crate::settings::Settings;
 use crate::signals::until_signalled;
@@ -31,16 +31,20 @@ pub(crate) struct Args {
     /// Runs this command, by `sh -c`, for every task, in place of the built-in types.
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
+    #[command(flatten)]
+    webhooks: Webhooks,
 }
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     refuse_server(globals)?;
-    let settings = Settings::gather(globals, args.address.layers())?;
+    let flags = args.address.layers().into_iter().chain(args.webhooks.layers());
+    let settings = Settings::gather(globals, flags.collect())?;
+    let webhook = Webhook::new(&settings.config.webhook)?;
     let listener = args.address.listen(&settings.config).await?;
     let client = client(&settings, Access::Write).await?;
     let app = App::new(client.clone());
     listener.check(&app).await?;
-    let worker = handlers::register(client.worker(), args.exec)
+    let worker = handlers::register(client.worker(), args.exec, webhook)
         .all_queues()
         .name("dev")
         .concurrency(concurrency(&settings))
@@ -64,7 +68,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
 
 /// The URL, and three things to try.
 fn greet(settings: &Settings, listener: &Listener) {
-    let (url, store) = (format!("http://{}", listener.address()), settings.store_shown());
+    let (url, store) = (listener.url(), settings.store_shown());
     // By the name under which it was started: after `cargo run` there is no `windlass` on the path.
     let windlass = std::env::args().next().unwrap_or_else(|| String::from("windlass"));
     let api = format!("{url}/api/v1/tasks");

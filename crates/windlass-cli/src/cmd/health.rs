@@ -26,9 +26,10 @@ pub(crate) async fn run(_args: Args, globals: &Globals) -> Done {
     let settings = Settings::gather(globals, Vec::new())?;
     let caller = match (&globals.store, &settings.server) {
         (None, None) => {
-            let address = &settings.config.server;
-            let address = std::net::SocketAddr::new(address.bind, address.port);
-            Caller::of_server(Server { url: format!("http://{address}"), token: None })?
+            let server = &settings.config.server;
+            let address = std::net::SocketAddr::new(server.bind, server.port);
+            let scheme = if server.tls_cert.is_empty() { "http" } else { "https" };
+            Caller::of_server(Server::new(format!("{scheme}://{address}"), None, globals))?
         }
         _ => Caller::connect(&settings, Access::Read).await?,
     };

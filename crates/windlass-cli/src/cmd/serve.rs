@@ -3,9 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use windlass::core::config::{Config, Layer};
-use windlass_server::{App, Listener};
+use windlass_server::{App, Bounds, Listener, Tls};
 
 use super::Globals;
 use crate::caller::{Access, client};
@@ -20,10 +21,14 @@ Examples:
   windlass serve
   windlass serve --store sqlite:/var/lib/windlass/tasks.db --port 9000
   windlass worker --store sqlite:/var/lib/windlass/tasks.db      (beside it, as many as you like)
-  windlass serve --bind 0.0.0.0          (for others on the network, after `windlass token create`)";
+  windlass serve --bind 0.0.0.0          (for others on the network, after `windlass token create`)
+  windlass serve --bind 0.0.0.0 --tls-cert cert.pem --tls-key key.pem";
 
 /// A server that was killed a moment ago may still be letting go of its port.
 const PORT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Open files that are not for connections of clients, but for the store and the like.
+const FILES_KEPT: usize = 256;
 
 /// Where to listen.
 #[derive(clap::Args)]
@@ -43,6 +48,16 @@ pub(super) struct Address {
     /// create`), and every request needs one.
     #[arg(long)]
     bind: Option<IpAddr>,
+    /// The file with the certificate to speak TLS with, and those between it and its root, in PEM. It is read
+    /// anew when it changes, and on SIGHUP.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<String>,
+    /// The file with the private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<String>,
+    /// Connections at a time.
+    #[arg(long, value_name = "NUMBER")]
+    connections_max: Option<u32>,
     /// Serves on any address, and under any name, without a token in the store: whoever reaches the port may
     /// do everything.
     #[arg(long)]
@@ -52,18 +67,32 @@ pub(super) struct Address {
 impl Address {
     /// The flags as settings.
     pub(super) fn layers(&self) -> Vec<Layer> {
-        let port =
-            self.port.map(|port| Layer::of_one("flag --port", "server.port", i64::from(port)));
-        let bind =
-            self.bind.map(|bind| Layer::of_one("flag --bind", "server.bind", bind.to_string()));
-        port.into_iter().chain(bind).collect()
+        let number = |flag, name, value: Option<u32>| {
+            value.map(|value| Layer::of_one(flag, name, i64::from(value)))
+        };
+        let text =
+            |flag, name, value: Option<String>| value.map(|value| Layer::of_one(flag, name, value));
+        let layers = [
+            number("flag --port", "server.port", self.port.map(u32::from)),
+            number("flag --connections-max", "server.connections_max", self.connections_max),
+            text("flag --bind", "server.bind", self.bind.map(|bind| bind.to_string())),
+            text("flag --tls-cert", "server.tls_cert", self.tls_cert.clone()),
+            text("flag --tls-key", "server.tls_key", self.tls_key.clone()),
+        ];
+        layers.into_iter().flatten().collect()
     }
 
     /// Takes the port before anything else is touched.
     pub(super) async fn listen(&self, config: &Config) -> Done<Listener> {
-        let listener =
-            bind(SocketAddr::new(config.server.bind, config.server.port), "--port").await?;
-        Ok(if self.insecure { listener.insecure() } else { listener })
+        let tls = tls(config)?;
+        let bounds = Bounds { connections_max: connections_max(config), ..Bounds::default() };
+        let address = SocketAddr::new(config.server.bind, config.server.port);
+        let listener = bind(address, "--port").await?.bounds(bounds);
+        let listener = if self.insecure { listener.insecure() } else { listener };
+        Ok(match tls {
+            Some(tls) => listener.tls(tls),
+            None => listener,
+        })
     }
 }
 
@@ -77,7 +106,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         let app = App::new(client.clone());
         listener.check(&app).await?;
         let upkeep = client.upkeep().start();
-        tell!("windlass serves http://{} on {}", listener.address(), settings.store_shown());
+        tell!("windlass serves {} on {}", listener.url(), settings.store_shown());
         service::ready();
         let served = listener.serve(app, stop.clone().cancelled_owned()).await;
         upkeep.stop().await?;
@@ -88,7 +117,6 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
 
 /// Takes a port; `flag` is the one that names another.
 pub(super) async fn bind(address: SocketAddr, flag: &str) -> Done<Listener> {
-    allow_open_files();
     let patient_until = Instant::now() + PORT_PATIENCE;
     loop {
         let error = match Listener::bind(address).await {
@@ -108,14 +136,50 @@ pub(super) async fn bind(address: SocketAddr, flag: &str) -> Done<Listener> {
     }
 }
 
-/// Each connection is an open file, and many systems allow 1,024 unless more is asked for.
-fn allow_open_files() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let raised = getrlimit(Resource::RLIMIT_NOFILE)
-        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
-    if let Err(error) = raised {
-        tracing::warn!(%error, "could not raise the number of open files");
+/// The certificate that the settings name. SIGHUP has its files read anew.
+fn tls(config: &Config) -> Done<Option<Tls>> {
+    let server = &config.server;
+    if server.tls_cert.is_empty() {
+        return Ok(None);
     }
+    let tls = Tls::open(&server.tls_cert, &server.tls_key)?;
+    let told = tls.clone();
+    let failed = |cause| Failure::new(Code::Error, format!("listen for signals: {cause}"));
+    let mut hangups = signal(SignalKind::hangup()).map_err(failed)?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            match told.reload() {
+                Ok(is_new) => tracing::info!(is_new, "the certificate was read anew"),
+                Err(error) => tracing::warn!(error = error.chain(), "the old certificate stays"),
+            }
+        }
+    });
+    Ok(Some(tls))
+}
+
+/// How many connections there may be. Each is an open file, and many systems allow 1,024 unless more is
+/// asked for.
+fn connections_max(config: &Config) -> usize {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let wanted = config.server.connections_max;
+    let files = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, most)| {
+        setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+        Ok(usize::try_from(most).unwrap_or(usize::MAX))
+    });
+    let files = match files {
+        Ok(files) => files,
+        Err(error) => {
+            tracing::warn!(%error, "could not raise the number of open files");
+            return wanted;
+        }
+    };
+    let possible = files.saturating_sub(FILES_KEPT).max(1);
+    if possible < wanted {
+        tracing::warn!(
+            "at most {possible} connections at a time, not {wanted}: the system allows {files} open files"
+        );
+    }
+    wanted.min(possible)
 }
 
 /// These commands are the server, or beside it: they talk to a store.

@@ -11,7 +11,7 @@ use super::Globals;
 use super::serve::{bind, refuse_server};
 use crate::caller::{Access, client};
 use crate::exit::Done;
-use crate::handlers;
+use crate::handlers::{self, Webhook};
 use crate::output::tell;
 use crate::service;
 use crate::settings::Settings;
@@ -25,7 +25,8 @@ Examples:
   windlass worker --queue reports --exec './report.sh' a command per task
   windlass worker --metrics-port 9100                  with metrics for Prometheus
 
-Built-in types: echo, noop, sleep {ms}, fail {message, times}.
+Built-in types: echo, noop, sleep {ms}, fail {message, times}, http.webhook {url, method, headers, body,
+body_base64, secret}.
 
 A command gets the payload on its standard input and WINDLASS_TASK_ID, WINDLASS_EPOCH,
 WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment. It ends with 0 for completed
@@ -56,6 +57,8 @@ pub(crate) struct Args {
     name: Option<String>,
     #[command(flatten)]
     metrics: MetricsAddress,
+    #[command(flatten)]
+    webhooks: Webhooks,
 }
 
 /// Where a worker tells its metrics.
@@ -94,12 +97,38 @@ impl MetricsAddress {
     }
 }
 
+/// Where webhooks may go, and what signs them.
+#[derive(clap::Args)]
+pub(super) struct Webhooks {
+    /// Lets http.webhook send to this address, network or host although it is not on the public network; may
+    /// be given several times.
+    #[arg(long = "webhook-allow", value_name = "CIDR|HOST")]
+    allow: Vec<String>,
+    /// The folder with the secrets that http.webhook signs with, a file each.
+    #[arg(long = "webhook-secrets", value_name = "FOLDER")]
+    secrets: Option<String>,
+}
+
+impl Webhooks {
+    /// The flags as settings.
+    pub(super) fn layers(&self) -> Vec<Layer> {
+        let allow = (!self.allow.is_empty())
+            .then(|| Layer::of_one("flag --webhook-allow", "webhook.allow", self.allow.join(",")));
+        let secrets = self.secrets.as_deref();
+        let secrets =
+            secrets.map(|path| Layer::of_one("flag --webhook-secrets", "webhook.secrets", path));
+        allow.into_iter().chain(secrets).collect()
+    }
+}
+
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     refuse_server(globals)?;
-    let settings = Settings::gather(globals, args.metrics.layers())?;
+    let layers = args.metrics.layers().into_iter().chain(args.webhooks.layers()).collect();
+    let settings = Settings::gather(globals, layers)?;
+    let webhook = Webhook::new(&settings.config.webhook)?;
     let listener = args.metrics.listen(&settings).await?;
     let client = client(&settings, Access::Write).await?;
-    let mut worker = handlers::register(client.worker(), args.exec).concurrency(
+    let mut worker = handlers::register(client.worker(), args.exec, webhook).concurrency(
         args.concurrency.map_or_else(|| concurrency(&settings), |tasks| tasks as usize),
     );
     for (queue, weight) in &args.queues {

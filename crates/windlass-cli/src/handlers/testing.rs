@@ -22,7 +22,8 @@ impl Scene {
     /// A worker with the handlers of the binary.
     pub(super) async fn start(exec: Option<&str>) -> Self {
         let exec = exec.map(ToOwned::to_owned);
-        Self::start_with("", |builder| super::register(builder, exec)).await
+        let webhook = super::Webhook::new(&Config::default().webhook).unwrap();
+        Self::start_with("", |builder| super::register(builder, exec, webhook)).await
     }
 
     /// A worker with these settings, in TOML over the defaults, and these handlers.

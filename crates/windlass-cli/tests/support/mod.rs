@@ -123,7 +123,7 @@ impl Place {
             let read = log.read_line(&mut line).expect("its standard error is text");
             assert!(read > 0, "{command} ended before it listened: {:?}", child.wait());
             told.push_str(&line);
-            if let Some(at) = line.find("http://") {
+            if let Some(at) = line.find("http://").or_else(|| line.find("https://")) {
                 let url = line[at..].split_whitespace().next().unwrap_or_default();
                 break url.trim_end_matches("/metrics").to_owned();
             }

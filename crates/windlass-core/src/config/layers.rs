@@ -64,7 +64,7 @@ impl Layer {
 pub fn is_misspelt(variable: &str) -> bool {
     // What a command that a worker runs is told.
     const OF_A_RUN: [&str; 1] = ["WINDLASS_TASK_ID"];
-    let sections = ["SERVER_", "METRICS_", "WORKER_", "UPKEEP_", "TASK_", "LIMITS_"];
+    let sections = ["SERVER_", "METRICS_", "WORKER_", "UPKEEP_", "TASK_", "LIMITS_", "WEBHOOK_"];
     let is_like_a_setting = variable
         .strip_prefix(PREFIX)
         .is_some_and(|rest| sections.iter().any(|section| rest.starts_with(section)));

@@ -3,10 +3,13 @@
 
 mod access;
 mod contract;
+mod crowd;
 mod document;
+mod http2;
 mod pull;
 mod root;
 mod routes;
 mod sockets;
 mod submit;
 mod support;
+mod tls;

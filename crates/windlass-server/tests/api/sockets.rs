@@ -2,23 +2,17 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use windlass_server::{Bounds, Listener};
 use windlass_testkit::faults::Method as Call;
 
-use crate::support::{Server, parse, read_all};
+use crate::support::{Server, bounds, parse, read_all};
 
 const JSON: &str = "content-type: application/json\r\n";
 
 async fn server() -> Server {
     Server::start(Bounds::default()).await
-}
-
-/// Bounds of which each test shortens one.
-fn bounds() -> Bounds {
-    let long = Duration::from_secs(60);
-    Bounds { head_read: long, body_read: long, write_stall: long, ..Bounds::default() }
 }
 
 /// Sends bytes and waits until this call of the store was made.
@@ -247,33 +241,6 @@ async fn huge_heads_are_refused() {
     assert!(text.is_empty() || text.starts_with("HTTP/1.1 431"), "{text}");
     let text = server.raw(b"\x16\x03\x01 this is not HTTP\r\n\r\n").await;
     assert!(text.is_empty() || text.starts_with("HTTP/1.1 400"), "{text}");
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn more_connections_than_allowed_are_told_to_come_back() {
-    let server = Server::start(Bounds { connections_max: 2, ..bounds() }).await;
-    let mut seated = Vec::new();
-    for _ in 0..2 {
-        let mut stream = server.connect().await;
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-        stream.read_exact(&mut [0; 12]).await.unwrap();
-        seated.push(stream);
-    }
-    let (head, answer) = server.send("GET", "/healthz", "", "").await;
-    answer.is_problem(503, "too-many-connections");
-    assert!(head.contains("retry-after"), "{head}");
-    // A flood of idle ones is refused or closed, and hurts nobody who is seated.
-    let mut flood = Vec::new();
-    for _ in 0..200 {
-        flood.push(server.connect().await);
-    }
-    let mut seat = seated.pop().unwrap();
-    seat.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-        .await
-        .unwrap();
-    assert_eq!(read_all(&mut seat).await.matches("\"status\":\"ok\"").count(), 2);
-    drop(flood);
     server.stop().await;
 }
 

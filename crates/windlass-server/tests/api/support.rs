@@ -16,7 +16,7 @@ use windlass_core::retry::Backoff;
 use windlass_core::store::{ApplyParams, Beat, ClaimParams, Quota, WorkerCard};
 use windlass_core::{Claimed, Ending, ManualClock, QueueName, Store, WorkerId, state};
 use windlass_engine::Client;
-use windlass_server::{App, Bounds, Listener, Method};
+use windlass_server::{App, Bounds, Listener, Method, Tls};
 use windlass_testkit::faults::{Faults, FaultyStore};
 use windlass_testkit::fleet;
 
@@ -115,6 +115,12 @@ impl Api {
     }
 }
 
+/// Bounds of which each test shortens one.
+pub(crate) fn bounds() -> Bounds {
+    let long = Duration::from_secs(60);
+    Bounds { head_read: long, body_read: long, write_stall: long, ..Bounds::default() }
+}
+
 /// A server with a socket.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -125,8 +131,16 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(bounds: Bounds) -> Self {
+        Self::start_with(bounds, None).await
+    }
+
+    pub(crate) async fn start_with(bounds: Bounds, tls: Option<Tls>) -> Self {
         let api = Api::new();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().bounds(bounds);
+        let listener = match tls {
+            Some(tls) => listener.tls(tls),
+            None => listener,
+        };
         let (address, app) = (listener.address(), api.app.clone());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(listener.serve(app, async move {

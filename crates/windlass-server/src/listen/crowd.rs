@@ -1,0 +1,214 @@
+//! Who is connected, who of them is idle and since when: who has been idle longest leaves first when it gets
+//! crowded, and who is idle or stalled for too long leaves anyway.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Bounds;
+
+/// All connections that are idle, in the order in which they became so.
+#[derive(Default)]
+pub(super) struct Crowd(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    idle: BTreeMap<u64, Weak<Presence>>,
+    last: u64,
+    /// How many were asked to leave and are still there.
+    leaving: usize,
+}
+
+impl Crowd {
+    /// Asks whoever has been idle longest to leave; false when nobody is about to.
+    pub(super) fn thin_out(&self) -> bool {
+        loop {
+            let mut queue = self.0.lock();
+            let Some((_, oldest)) = queue.idle.pop_first() else { return queue.leaving > 0 };
+            // Let go before the connection is: its end needs this lock.
+            queue.leaving += 1;
+            drop(queue);
+            match oldest.upgrade() {
+                Some(oldest) if !oldest.is_leaving.swap(true, Ordering::Relaxed) => {
+                    oldest.leave.notify_one();
+                    return true;
+                }
+                Some(_) | None => self.0.lock().leaving -= 1,
+            }
+        }
+    }
+
+    fn enter(&self, presence: &Weak<Presence>) -> u64 {
+        let mut queue = self.0.lock();
+        queue.last += 1;
+        let ticket = queue.last;
+        queue.idle.insert(ticket, presence.clone());
+        ticket
+    }
+
+    fn exit(&self, ticket: u64) {
+        self.0.lock().idle.remove(&ticket);
+    }
+}
+
+/// One connection among all.
+pub(super) struct Presence {
+    crowd: Arc<Crowd>,
+    own: Weak<Self>,
+    doing: Mutex<Doing>,
+    leave: Notify,
+    is_leaving: AtomicBool,
+}
+
+struct Doing {
+    /// Where it stands among the idle.
+    ticket: u64,
+    idle_since: Instant,
+    /// The requests under way; of those with an answer that is for the client to take, since when.
+    requests: HashMap<u64, Option<Instant>>,
+    last: u64,
+}
+
+impl Presence {
+    /// A connection that has not asked for anything yet.
+    pub(super) fn new(crowd: &Arc<Crowd>) -> Arc<Self> {
+        Arc::new_cyclic(|own| {
+            let doing = Doing {
+                ticket: crowd.enter(own),
+                idle_since: Instant::now(),
+                requests: HashMap::new(),
+                last: 0,
+            };
+            let (crowd, own, doing) = (crowd.clone(), own.clone(), Mutex::new(doing));
+            Self { crowd, own, doing, leave: Notify::new(), is_leaving: AtomicBool::new(false) }
+        })
+    }
+
+    /// A request has come.
+    pub(super) fn begin(self: &Arc<Self>) -> Asked {
+        let mut doing = self.doing.lock();
+        if doing.requests.is_empty() {
+            self.crowd.exit(doing.ticket);
+        }
+        doing.last += 1;
+        let number = doing.last;
+        doing.requests.insert(number, None);
+        Asked { presence: self.clone(), number }
+    }
+
+    /// Ends when it should make room for others.
+    pub(super) async fn asked_to_leave(&self) {
+        self.leave.notified().await;
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.doing.lock().requests.is_empty()
+    }
+
+    /// When the connection is to be closed if nothing happens on it; nothing while it works for its client.
+    pub(super) fn ends_at(&self, bounds: &Bounds) -> Option<Instant> {
+        let doing = self.doing.lock();
+        if doing.requests.is_empty() {
+            return Some(doing.idle_since + bounds.head_read);
+        }
+        let taken = doing.requests.values().flatten().min();
+        taken.map(|taken| *taken + bounds.write_stall)
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let mut queue = self.crowd.0.lock();
+        queue.idle.remove(&self.doing.get_mut().ticket);
+        queue.leaving -= usize::from(*self.is_leaving.get_mut());
+    }
+}
+
+/// A request under way, until its answer was taken.
+pub(super) struct Asked {
+    presence: Arc<Presence>,
+    number: u64,
+}
+
+impl Asked {
+    /// There is more of the answer, and it is for the client to take it.
+    pub(super) fn is_offered(&self) {
+        self.presence.doing.lock().requests.insert(self.number, Some(Instant::now()));
+    }
+
+    /// The client has taken what there is, and there may be more later.
+    pub(super) fn is_awaited(&self) {
+        self.presence.doing.lock().requests.insert(self.number, None);
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let mut doing = self.presence.doing.lock();
+        doing.requests.remove(&self.number);
+        if doing.requests.is_empty() {
+            doing.idle_since = Instant::now();
+            doing.ticket = self.presence.crowd.enter(&self.presence.own);
+        }
+    }
+}
+
+/// How often a connection is looked at besides, so that what began after the last look is noticed in time.
+pub(super) fn look_every(bounds: &Bounds) -> Duration {
+    bounds.head_read.min(bounds.write_stall).max(Duration::from_millis(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn is_asked(presence: &Presence) -> bool {
+        presence.asked_to_leave().now_or_never().is_some()
+    }
+
+    #[tokio::test]
+    async fn who_has_been_idle_longest_leaves_first() {
+        let crowd = Arc::new(Crowd::default());
+        let [first, second, third] = [(); 3].map(|()| Presence::new(&crowd));
+        let busy = third.begin();
+        drop(first.begin());
+        assert!(crowd.thin_out());
+        assert!(is_asked(&second) && !is_asked(&first), "the first has just been busy");
+        assert!(crowd.thin_out() && is_asked(&first));
+        assert!(crowd.thin_out() && !is_asked(&third), "two are about to leave");
+        drop((first, second));
+        assert!(!crowd.thin_out(), "nobody is idle");
+        drop(busy);
+        assert!(crowd.thin_out() && is_asked(&third));
+        drop(third);
+        drop(Presence::new(&crowd));
+        assert!(!crowd.thin_out(), "it has left by itself");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_answer_that_nobody_takes_counts() {
+        let (crowd, bounds) = (Arc::new(Crowd::default()), Bounds::default());
+        let presence = Presence::new(&crowd);
+        assert_eq!(presence.ends_at(&bounds), Some(Instant::now() + bounds.head_read));
+        let (stalled, lively) = (presence.begin(), presence.begin());
+        assert_eq!(presence.ends_at(&bounds), None, "it is worked for");
+        let began = Instant::now();
+        stalled.is_offered();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        lively.is_offered();
+        assert_eq!(presence.ends_at(&bounds), Some(began + bounds.write_stall));
+        drop(stalled);
+        assert_eq!(presence.ends_at(&bounds), Some(Instant::now() + bounds.write_stall));
+        lively.is_awaited();
+        assert_eq!(presence.ends_at(&bounds), None, "who waits for us is not the one who stalls");
+        drop(lively);
+        assert!(presence.is_idle());
+    }
+}
