@@ -8,6 +8,7 @@ mod cmd;
 mod confirm;
 mod exit;
 mod handlers;
+mod memory;
 mod output;
 mod service;
 mod settings;
@@ -28,7 +29,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(&cli);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match runtime.enable_all().on_thread_park(memory::tidy).build() {
         Ok(runtime) => runtime,
         Err(error) => return end(Err(Failure::new(Code::Error, format!("start: {error}")))),
     };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,8 @@ use crate::app::App;
 use crate::tls::Tls;
 use guest::{Guest, House};
 
+/// Connections that wait to be accepted: whoever finds this full tries again after a second.
+const BACKLOG: u32 = 4_096;
 /// When fewer than one of so many seats are free, idle connections are asked to leave.
 const FREE_SHARE: usize = 8;
 /// How long a connection waits for the seat of one that was asked to leave.
@@ -122,7 +124,7 @@ impl Listener {
         let failed = |cause| {
             Error::new(ErrorKind::Unavailable, format!("listen on {address}")).because(cause)
         };
-        let socket = TcpListener::bind(address).await.map_err(failed)?;
+        let socket = open(address).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         let is_loopback = address.ip().is_loopback();
         let exposure = if is_loopback { Exposure::Loopback } else { Exposure::Tokens };
@@ -242,6 +244,15 @@ impl Door {
             });
         }
     }
+}
+
+/// A socket that listens.
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Else a port could not be taken again for a minute after a server on it has ended.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Tells a client that there are too many, and takes what it sends meanwhile: closing over unread
