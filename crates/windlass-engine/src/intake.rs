@@ -29,20 +29,21 @@ pub(crate) struct Intake {
     coming: AtomicUsize,
     /// The mark of the last claim, if it brought less than it asked for.
     dry: Mutex<Option<WakeMark>>,
-    changed: Notify,
+    /// A claim is over: there may be tasks, or room for another.
+    over: Notify,
 }
 
-/// Tasks that are on their way here; counted until dropped.
+/// Tasks that are on their way here; counted until dropped, which tells that the claim is over.
 pub(crate) struct Coming<'a> {
     intake: &'a Intake,
     count: usize,
 }
 
 impl Intake {
-    /// Takes what a claim has brought, be it nothing, and tells so.
-    pub(crate) fn push(&self, arrived: impl Iterator<Item = Waiting>) {
+    /// Takes what a claim has brought, be it nothing. Whoever is told of it finds it counted once.
+    pub(crate) fn push(&self, arrived: impl Iterator<Item = Waiting>, coming: Coming<'_>) {
         self.buffer.lock().extend(arrived);
-        self.changed.notify_one();
+        drop(coming);
     }
 
     pub(crate) fn pop(&self) -> Option<Waiting> {
@@ -80,9 +81,9 @@ impl Intake {
         *self.dry.lock() = None;
     }
 
-    /// Ends when tasks have arrived, or a claim was answered.
+    /// Ends when tasks have arrived, or a claim is over without any.
     pub(crate) async fn changed(&self) {
-        self.changed.notified().await;
+        self.over.notified().await;
     }
 
     /// Takes out everything that has waited longer than this.
@@ -102,5 +103,29 @@ impl Coming<'_> {
 impl Drop for Coming<'_> {
     fn drop(&mut self) {
         self.intake.coming.fetch_sub(self.count, Ordering::SeqCst);
+        // Only now: who looks sooner finds no room, and nobody would tell of it again.
+        self.intake.over.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_is_told_that_a_claim_is_over_finds_room() {
+        let intake = Intake::default();
+        for is_answered in [true, false] {
+            let coming = intake.expect(3);
+            assert!(intake.changed().now_or_never().is_none() && intake.waiting() == 3);
+            if is_answered {
+                intake.push(std::iter::empty(), coming);
+            } else {
+                drop(coming);
+            }
+            assert!(intake.changed().now_or_never().is_some() && intake.waiting() == 0);
+        }
     }
 }

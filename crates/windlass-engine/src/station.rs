@@ -176,7 +176,7 @@ impl Station {
         if is_outdated || (!had_pass && self.suspects.is_free()) {
             self.intake.refresh();
         }
-        self.intake.push(claim.tasks.into_iter().map(arrive));
+        self.intake.push(claim.tasks.into_iter().map(arrive), coming);
     }
 
     /// Serves these queues from now on.

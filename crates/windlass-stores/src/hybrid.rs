@@ -98,7 +98,14 @@ impl Shared {
                 match haul {
                     Ok(haul) if haul.is_complete() && !haul.wanted.is_empty() => {
                         let applying = self.ledger.apply_by(params, haul.wanted.clone());
-                        let Reported { outcomes, given } = applying.await?;
+                        let Reported { outcomes, given } = match applying.await {
+                            Ok(reported) => reported,
+                            // What the references lead to is still there, or there again.
+                            Err(error) => {
+                                self.put_back(&wanted, &haul.wanted).await;
+                                return Err(error);
+                            }
+                        };
                         let claimed = match given {
                             Some(given) => match self.receive(&wanted, &haul.wanted, given).await {
                                 Ok(landed) => Some(Ok(self.fill(&wanted, landed).await)),

@@ -8,6 +8,8 @@
 mod hybrid;
 #[path = "hybrid_faults/load.rs"]
 mod load;
+#[path = "hybrid_faults/moves.rs"]
+mod moves;
 #[path = "hybrid_faults/notes.rs"]
 mod notes;
 #[path = "subjects/schema.rs"]
@@ -19,10 +21,10 @@ use std::sync::Arc;
 
 use hybrid::HybridSubject;
 use schema::connect;
-use windlass_core::store::{Depth, PrioritySet, Quota, WaitParams, Wake};
+use windlass_core::store::Depth;
 use windlass_core::{Priority, State, TaskId};
-use windlass_testkit::draft::{draft, queue};
-use windlass_testkit::scene::{LEASE, SECOND, claim_of, completed};
+use windlass_testkit::draft::draft;
+use windlass_testkit::scene::{LEASE, SECOND};
 use windlass_testkit::servers::redis::Keeping;
 use windlass_testkit::{RedisServer, Scene};
 
@@ -148,44 +150,6 @@ async fn every_way_to_become_pending_leaves_a_reference_and_no_note() {
     }
     let sum = "SELECT coalesce(sum(rows), 0)::int8 FROM ready_count";
     assert_eq!(number(&schema, sum).await, 0, "all rows were counted in and out");
-}
-
-/// With one list to wait for it is the list itself that is waited for, by either name of the move.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_list_is_waited_for_by_a_move_whatever_the_server_calls_it() {
-    for extra in [&[][..], &["--rename-command", "BLMOVE", ""]] {
-        let (server, s, _) = stage(extra).await;
-        let worker = s.worker().await;
-        let mut params = claim_of(&worker, 9);
-        let priorities = PrioritySet::of(&[Priority::Normal]);
-        params.quotas = vec![Quota { priorities, ..Quota::of(queue("main"), 9) }];
-        let claim = s.store.claim(params.clone()).await.unwrap();
-        let (store, since) = (Arc::clone(&s.store), Some(claim.mark));
-        let wait = WaitParams {
-            queues: vec![queue("main")],
-            since,
-            at_most: LEASE,
-            ..WaitParams::default()
-        };
-        let waiting = tokio::spawn(async move { store.wait(wait).await.unwrap() });
-        // Both the bell and the list are waited for.
-        loop {
-            let clients = server.operate(&["INFO", "clients"]).unwrap();
-            if clients.contains("blocked_clients:2") {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        let elsewhere = s.elsewhere().await;
-        let id = elsewhere.submit(draft()).await;
-        assert_eq!(waiting.await.unwrap(), Wake::Work);
-        let moved = server.operate(&["EVAL", "return #redis.call('KEYS', '*:taken:*')", "0"]);
-        assert_eq!(moved.unwrap(), ":1\r\n", "it is in the worker's own list");
-        let given = s.store.claim(params).await.unwrap().tasks;
-        assert_eq!(given.iter().map(|task| task.id.clone()).collect::<Vec<_>>(), [id]);
-        let run = s.transition(&given[0], completed());
-        s.apply(&worker, vec![run]).await;
-    }
 }
 
 /// What is urgent goes by a broker of its own.

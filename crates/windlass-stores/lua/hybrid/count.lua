@@ -5,10 +5,12 @@ for i = 1, #ARGV do
   counts[ARGV[i]] = call('LLEN', stem .. 'l:' .. ARGV[i])
 end
 for _, worker in ipairs(call('SMEMBERS', stem .. 'workers')) do
-  for _, reference in ipairs(call('LRANGE', stem .. 'taken:' .. worker, 0, -1)) do
-    local lane = string.match(reference, '^%d+:%d+')
-    if counts[lane] then
-      counts[lane] = counts[lane] + 1
+  for _, list in ipairs({ 'taken:', 'moved:' }) do
+    for _, reference in ipairs(call('LRANGE', stem .. list .. worker, 0, -1)) do
+      local lane = string.match(reference, '^%d+:%d+')
+      if counts[lane] then
+        counts[lane] = counts[lane] + 1
+      end
     end
   end
 end

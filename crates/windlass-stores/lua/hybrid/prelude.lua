@@ -103,14 +103,20 @@ local function ring(queue)
   end
 end
 
--- Gives references back that a worker has taken and will not claim; forgets the worker's lists.
-local function clear(worker)
-  local taken = stem .. 'taken:' .. worker
-  for _, reference in ipairs(call('LRANGE', taken, 0, -1)) do
+-- Gives the references of a worker's list back.
+local function give_back(list)
+  for _, reference in ipairs(call('LRANGE', list, 0, -1)) do
     call('SREM', stem .. 'splitting', reference)
     put(reference)
     ring(queue_of(reference))
   end
-  call('DEL', taken, stem .. 'held:' .. worker, stem .. 'beat:' .. worker)
+  call('DEL', list)
+end
+
+-- Gives references back that a worker has and will not claim; forgets the worker's lists.
+local function clear(worker)
+  give_back(stem .. 'taken:' .. worker)
+  give_back(stem .. 'moved:' .. worker)
+  call('DEL', stem .. 'held:' .. worker, stem .. 'beat:' .. worker)
   call('SREM', stem .. 'workers', worker)
 end

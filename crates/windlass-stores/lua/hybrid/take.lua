@@ -1,12 +1,12 @@
 -- take: notes what became of references that a worker took before, and moves the next ones to its list of taken ones,
--- in the order of the lanes given. What is in that list already, since an answer was lost or a move was waited for,
--- comes first, if it is asked for: not by one of several claims at once, whose references lie there too.
+-- in the order of the lanes given. What came to it by a move that it waited for comes first; before that, if it is asked
+-- for, what is in its list since an answer was lost: not by one of several claims at once, whose references lie there too.
 -- KEYS[1] stem    ARGV[1] worker, [2] tasks at most, [3] suspects at most, [4] 1 to have what is there already or 0,
 --   [5] how many references are settled; for each of these how (`claimed`, `gone`, `waits`, `paused`, `finished`) and the
 --   reference; then for each quota: tasks at most, how many lanes, the lanes (`queue:lane`)
 -- returns {1 if the worker's heartbeat is there or 0, and 2 more if a quota of which nothing is to be taken has something;
 --   where nothing was found, a reference of another worker that may leave a rest, or nothing; then the number of its quota
---   and each reference...}; what was in the worker's list already has the number 0
+--   and each reference...}; what the worker had already has the number 0
 local worker, left, suspects = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local taken, held = stem .. 'taken:' .. worker, stem .. 'held:' .. worker
 
@@ -35,6 +35,21 @@ for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}
   found[#found + 1] = 0
   found[#found + 1] = reference
   left = left - size_of(reference)
+end
+-- Also not by one who only tells what became of others.
+local moved = stem .. 'moved:' .. worker
+while at <= #ARGV and left > 0 do
+  local reference = call('RPOPLPUSH', moved, taken)
+  if not reference then
+    break
+  end
+  if call('SREM', stem .. 'gone', row_of(reference)) == 1 then
+    call('LPOP', taken)
+  else
+    found[#found + 1] = 0
+    found[#found + 1] = reference
+    left = left - size_of(reference)
+  end
 end
 
 local paused, more, asked, number, has_more = {}, {}, {}, 0, false

@@ -313,6 +313,14 @@ impl Broker {
         }
     }
 
+    /// Gives back what came to a worker by a move and no claim has taken.
+    pub(super) async fn give_back_moved(&self, worker: &WorkerId) {
+        let call = scripts::GIVE_BACK.on(&[&self.stem]).arg(worker.as_str());
+        if !self.is_away() {
+            drop(self.ask(call).await);
+        }
+    }
+
     /// Gives back what workers have taken whose heartbeat is over.
     pub(super) async fn reclaim_all(&self) -> Result<i64> {
         self.ask(scripts::RECLAIM.on(&[&self.stem])).await?.number()

@@ -165,6 +165,12 @@ impl Shared {
         answer.map(|given| Landed { tasks: given.tasks, has_missed })
     }
 
+    /// Leaves references to others.
+    pub(super) async fn put_back(&self, params: &ClaimParams, wanted: &[Wanted]) {
+        let settled = wanted.iter().map(|one| (Settled::Waits, one.reference)).collect();
+        self.settle(params, settled).await;
+    }
+
     async fn settle(&self, params: &ClaimParams, settled: Vec<(Settled, Reference)>) {
         for (at, broker) in self.brokers.all().iter().enumerate() {
             let is_its = |one: &&(Settled, Reference)| self.brokers.number_of(one.1.lane) == at;

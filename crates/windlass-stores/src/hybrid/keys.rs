@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `l:<queue>:<lane>` | list: references, the next one at the right |
 //! | `taken:<worker>` | list: references that a worker has taken and the ledger has not answered for |
+//! | `moved:<worker>` | list: references that came to a worker by a blocking move and no claim has taken yet |
 //! | `splitting` | set, of limited life: references that were taken for fewer tasks than they lead to |
 //! | `held:<worker>` | list: references whose tasks a worker runs |
 //! | `beat:<worker>` | string, of limited life: the worker's heartbeat |
@@ -43,9 +44,9 @@ pub(super) fn list(stem: &str, queue: i32, lane: i16) -> String {
     format!("{stem}l:{queue}:{lane}")
 }
 
-/// The references that a worker has taken.
-pub(super) fn taken(stem: &str, worker: &WorkerId) -> String {
-    format!("{stem}taken:{worker}")
+/// The references that came to a worker by a blocking move.
+pub(super) fn moved(stem: &str, worker: &WorkerId) -> String {
+    format!("{stem}moved:{worker}")
 }
 
 /// A queue's bell.

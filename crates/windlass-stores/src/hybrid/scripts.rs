@@ -17,6 +17,7 @@ macro_rules! scripts {
 
 scripts! {
     COUNT = "count";
+    GIVE_BACK = "give_back";
     PAUSE = "pause";
     PUSH = "push";
     RECLAIM = "reclaim";

@@ -1,10 +1,12 @@
 //! Waiting for one list: a reference that is pushed there comes to the worker's own list at once, by one
 //! blocking move, instead of a bell that rings and a take that follows.
 //!
-//! The next take finds it in the worker's list. If the answer is lost, or nobody takes, it lies there until
-//! the worker's next take or the end of its heartbeat.
+//! It has a list of its own there, for whichever claim of the worker comes next. If none comes in a moment,
+//! since the worker has been paused or has no room any more, it is given back; if nobody is left to do that,
+//! it lies there until the end of the worker's heartbeat.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ use crate::wakes::News;
 const GRACE: Duration = Duration::from_secs(3);
 /// Time between two tries to connect.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long what was moved may wait for a claim.
+const GIVE_BACK_AFTER: Duration = Duration::from_millis(100);
 
 /// The only list of a broker that a worker wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +97,8 @@ impl Wishes {
 #[derive(Default)]
 pub(super) struct Waiter {
     waiting: Mutex<Option<(Single, AbortHandle)>>,
+    /// Someone will look after what was moved.
+    is_looked_after: AtomicBool,
 }
 
 impl Drop for Waiter {
@@ -153,6 +159,7 @@ async fn move_as_it_comes(broker: Weak<Broker>, single: Single) {
                 let Some(held) = broker.upgrade() else { return };
                 let ready = vec![single.queue.clone()];
                 held.wakes().tell(News { ready, ..News::default() });
+                look_after(&held, single.worker);
                 // One at a time: the take that follows brings the rest.
                 return;
             }
@@ -165,10 +172,24 @@ async fn move_as_it_comes(broker: Weak<Broker>, single: Single) {
     }
 }
 
+/// Gives back what no claim has taken in a moment.
+fn look_after(broker: &Arc<Broker>, worker: WorkerId) {
+    if broker.waiter().is_looked_after.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let broker = Arc::downgrade(broker);
+    tokio::spawn(async move {
+        tokio::time::sleep(GIVE_BACK_AFTER).await;
+        let Some(broker) = broker.upgrade() else { return };
+        broker.waiter().is_looked_after.store(false, Ordering::Relaxed);
+        broker.give_back_moved(&worker).await;
+    });
+}
+
 /// The move as the server knows it: older ones have another name for it.
 fn moving(broker: &Broker, single: &Single, is_known: bool) -> Cmd {
     let from = keys::list(broker.stem(), single.number, single.lane);
-    let to = keys::taken(broker.stem(), &single.worker);
+    let to = keys::moved(broker.stem(), &single.worker);
     let mut command = redis::cmd(if is_known { "BLMOVE" } else { "BRPOPLPUSH" });
     command.arg(from).arg(to);
     if is_known {

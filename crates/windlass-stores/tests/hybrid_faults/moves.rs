@@ -1,0 +1,117 @@
+//! With one list to wait for it is the list itself that is waited for: what comes is moved to the worker.
+
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use windlass_core::store::{
+    ApplyParams, ClaimParams, PrioritySet, Quota, WaitParams, Wake, WakeMark,
+};
+use windlass_core::{Priority, TaskId, WorkerId};
+use windlass_testkit::draft::{draft, queue};
+use windlass_testkit::scene::{LEASE, claim_of, completed};
+use windlass_testkit::{RedisServer, Scene};
+
+use crate::schema::connect;
+use crate::stage;
+
+/// A claim of one list.
+fn wish(worker: &WorkerId) -> ClaimParams {
+    let priorities = PrioritySet::of(&[Priority::Normal]);
+    let quotas = vec![Quota { priorities, ..Quota::of(queue("main"), 9) }];
+    ClaimParams { quotas, ..claim_of(worker, 9) }
+}
+
+/// Begins to wait for work, at the server too.
+async fn begin_to_wait(s: &Scene, server: &RedisServer, mark: WakeMark) -> JoinHandle<Wake> {
+    let (store, queues) = (Arc::clone(&s.store), vec![queue("main")]);
+    let wait = WaitParams { queues, since: Some(mark), at_most: LEASE, ..WaitParams::default() };
+    let waiting = tokio::spawn(async move { store.wait(wait).await.unwrap() });
+    // Both the bell and the list are waited for.
+    loop {
+        let clients = server.operate(&["INFO", "clients"]).unwrap();
+        if clients.contains("blocked_clients:2") {
+            return waiting;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn claim(s: &Scene, wish: ClaimParams) -> (Vec<TaskId>, WakeMark) {
+    let claim = s.store.claim(wish).await.unwrap();
+    (claim.tasks.into_iter().map(|task| task.id).collect(), claim.mark)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_list_is_waited_for_by_a_move_whatever_the_server_calls_it() {
+    for extra in [&[][..], &["--rename-command", "BLMOVE", ""]] {
+        let (server, s, _) = stage(extra).await;
+        let worker = s.worker().await;
+        let (_, mark) = claim(&s, wish(&worker)).await;
+        let waiting = begin_to_wait(&s, &server, mark).await;
+        let id = s.elsewhere().await.submit(draft()).await;
+        assert_eq!(waiting.await.unwrap(), Wake::Work);
+        let moves = server.operate(&["INFO", "commandstats"]).unwrap().to_lowercase();
+        let name = if extra.is_empty() {
+            "cmdstat_blmove:calls=1,"
+        } else {
+            "cmdstat_brpoplpush:calls=1,"
+        };
+        assert!(moves.contains(name), "{moves}");
+        assert_eq!(claim(&s, wish(&worker)).await.0, [id]);
+    }
+}
+
+/// A worker that runs one task and ends another claims twice at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_moved_is_for_any_claim_of_the_worker() {
+    let (server, s, schema) = stage(&[]).await;
+    let worker = s.worker().await;
+    s.submit(draft()).await;
+    let first = s.store.claim(wish(&worker)).await.unwrap();
+    // An ending with a claim behind it, held up when it has looked and found nothing.
+    let operator = connect(&schema).await;
+    operator.batch_execute("BEGIN; SELECT FROM lease FOR UPDATE").await.unwrap();
+    let ending = ApplyParams {
+        worker: worker.clone(),
+        transitions: vec![s.transition(&first.tasks[0], completed())],
+        then_claim: Some(wish(&worker)),
+    };
+    // On a connection of its own, so that nothing else waits behind it.
+    let store = s.store.dedicated().await.unwrap();
+    let applying = tokio::spawn(async move { store.apply(ending).await.unwrap() });
+    let watcher = connect(&schema).await;
+    let held_up = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+        AND query LIKE '%finish%' AND datname = current_database()";
+    while watcher.query_one(held_up, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let waiting =
+        begin_to_wait(&s, &server, s.store.claim(wish(&worker)).await.unwrap().mark).await;
+    let id = s.elsewhere().await.submit(draft()).await;
+    assert_eq!(waiting.await.unwrap(), Wake::Work);
+    assert_eq!(claim(&s, wish(&worker)).await.0, [id]);
+    operator.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(applying.await.unwrap().claim.unwrap().unwrap().tasks, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_moved_and_is_not_claimed_is_given_back() {
+    let (server, s, _) = stage(&[]).await;
+    let (worker, other) = (s.worker().await, s.worker().await);
+    let (_, mark) = claim(&s, wish(&worker)).await;
+    let waiting = begin_to_wait(&s, &server, mark).await;
+    let elsewhere = s.elsewhere().await;
+    let id = elsewhere.submit(draft()).await;
+    assert_eq!(waiting.await.unwrap(), Wake::Work);
+    // The one who waited has changed its mind.
+    loop {
+        let (given, mark) = claim(&elsewhere, claim_of(&other, 9)).await;
+        if !given.is_empty() {
+            assert_eq!(given, [id]);
+            return;
+        }
+        let (queues, since) = (vec![queue("main")], Some(mark));
+        let wait = WaitParams { queues, since, at_most: LEASE, ..WaitParams::default() };
+        elsewhere.store.wait(wait).await.unwrap();
+    }
+}
