@@ -7,6 +7,7 @@
 mod artifact;
 mod bench;
 mod check;
+mod fuzz_api;
 mod picture;
 mod schema;
 mod setup;
@@ -35,6 +36,8 @@ enum Chore {
     Schema(schema::Args),
     /// Attack windlass and let an independent auditor judge; prints one JSON verdict.
     Torture(torture::Args),
+    /// Have schemathesis ask the API everything that its document allows, and forbids.
+    FuzzApi(fuzz_api::Args),
     /// Draw what a few commands look like on a terminal, for the README.
     Picture,
     /// Measure: runs `windlass bench` as a release build.
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Chore::Check => check::run(),
         Chore::Schema(args) => schema::run(&args),
         Chore::Torture(args) => torture::run(args),
+        Chore::FuzzApi(args) => fuzz_api::run(&args),
         Chore::Picture => picture::run(),
         Chore::Bench(args) => bench::run(&args),
     };

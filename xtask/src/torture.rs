@@ -3,9 +3,9 @@
 //! Each torture prints one JSON verdict on standard output; everything else goes to standard error.
 
 mod chance;
-mod guard;
+pub(crate) mod guard;
 pub(crate) mod power_cut;
-mod processes;
+pub(crate) mod processes;
 
 use clap::Subcommand;
 

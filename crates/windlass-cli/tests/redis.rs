@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::scrape::Scrape;
-use support::{Place, Server, eventually};
+use support::{Place, Server, eventually, ran};
 use windlass_testkit::servers::redis::Keeping;
 use windlass_testkit::{PostgresServer, RedisServer};
 
@@ -356,4 +356,41 @@ fn without_its_brokers_work_goes_on_and_it_is_told_of() {
     run("low");
     let words = ["bench", "--mode", "drain", "--tasks", "300", "-o", "json"];
     place.run(&[&words[..], &stores].concat()).exits(0);
+}
+
+/// Logs of a server and commands at the loudest level, on stores that ask for a password or would take any.
+#[test]
+fn a_password_that_opens_the_store_appears_nowhere() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    redis.operate(&["CONFIG", "SET", "requirepass", "canary"]).expect("it has a password now");
+    let postgres = PostgresServer::shared();
+    let behind = postgres.tcp_url("passwords").replace("windlass@", "windlass:canary@");
+    for store in [format!("redis://:canary@127.0.0.1:{}/0", redis.port()), behind] {
+        let place = Place::new();
+        let set = |mut command: std::process::Command| {
+            command.env("WINDLASS_STORE", &store).env("WINDLASS_LOG", "trace");
+            command
+        };
+        let server = place.start_with(set(place.command()), "serve", &[]);
+        let (status, body) = server.post("/api/v1/tasks", r#"{"type":"noop"}"#);
+        assert_eq!(status, 201, "{body}");
+        for arguments in [
+            &["stats"][..],
+            &["doctor"],
+            &["config", "show"],
+            &["task", "list"],
+            &["-vvv", "queue", "list"],
+        ] {
+            let told = ran(set(place.command()).args(arguments).output().expect("it runs"));
+            assert!(!told.out.contains("canary") && !told.err.contains("canary"), "{told}");
+        }
+        for process in std::fs::read_dir("/proc").expect("a list of processes").flatten() {
+            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            assert!(!line.contains("canary") || line.contains("redis-server"), "{line}");
+        }
+        let log = server.end();
+        assert!(log.contains("INFO"), "there is a log");
+        assert_eq!(log.lines().find(|line| line.contains("canary")), None);
+    }
 }

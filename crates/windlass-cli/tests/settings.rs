@@ -47,11 +47,36 @@ fn a_mistake_in_a_file_or_variable_is_told_with_its_place() {
 #[test]
 fn a_password_in_the_store_s_url_appears_nowhere() {
     let place = Place::new();
-    for arguments in [&["config", "show"][..], &["stats"], &["doctor"], &["-vvv", "task", "list"]] {
-        let mut command = place.command();
-        command.args(arguments).env("WINDLASS_STORE", "mysql://ann:canary@db/x");
-        let told = ran(command.output().expect("it runs"));
-        assert!(!told.out.contains("canary") && !told.err.contains("canary"), "{told}");
+    // Nobody listens on port 1; one of them is of no store at all, and one cannot be read.
+    for store in [
+        "mysql://ann:canary@db/x",
+        "postgres://ann:canary@127.0.0.1:1/x?connect_timeout=1",
+        "postgres://127.0.0.1:1/x?user=ann&password=canary&connect_timeout=1",
+        "postgres://ann:canary@127.0.0.1:1/x?no_such_option=1",
+        "redis://ann:canary@127.0.0.1:1/0",
+        "rediss://:canary@127.0.0.1:1/0",
+        "redis+asynq://:canary@127.0.0.1:1/0",
+        "redis+cluster://:canary@127.0.0.1:1",
+        "redis://:canary@127.0.0.1:port/0",
+    ] {
+        for arguments in [
+            &["config", "show"][..],
+            &["stats"],
+            &["doctor"],
+            &["-vvv", "task", "list"],
+            &["migrate", "status"],
+            &["serve", "--port", "0"],
+            &["worker"],
+        ] {
+            let mut command = place.command();
+            command.args(arguments).env("WINDLASS_STORE", store).env("WINDLASS_LOG", "trace");
+            command.env("RUST_BACKTRACE", "full");
+            let told = ran(command.output().expect("it runs"));
+            assert!(
+                !told.out.contains("canary") && !told.err.contains("canary"),
+                "{store}: {told}"
+            );
+        }
     }
 }
 

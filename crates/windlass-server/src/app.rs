@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
@@ -24,6 +24,7 @@ use windlass_engine::Client;
 use crate::access::{Arrival, Keyring};
 use crate::guard::RequestId;
 use crate::listen::Seat;
+use crate::openapi;
 use crate::problem::{Cause, Outcome, Problem, Slug};
 use crate::remote::Remote;
 use crate::routes::{self, Route, Routes};
@@ -55,6 +56,9 @@ struct Inner {
     changes: TaskTracker,
     remote: Remote,
     keyring: Keyring,
+    routes: OnceLock<Arc<[Route]>>,
+    /// The document of the routes, once somebody has asked for it.
+    document: OnceLock<Bytes>,
 }
 
 impl App {
@@ -77,11 +81,15 @@ impl App {
             pings: Arc::new(Semaphore::new(PINGS_MAX)),
             changes: TaskTracker::new(),
             remote: Remote::new(),
+            routes: OnceLock::new(),
+            document: OnceLock::new(),
         }));
         let handled = middleware::from_fn_with_state(shared.clone(), handle);
         let (router, table) = routes(&shared).build();
         let router = router.layer(handled).with_state(shared.clone());
-        Self { router, routes: table.into(), shared }
+        let routes: Arc<[Route]> = table.into();
+        let routes = shared.0.routes.get_or_init(|| routes).clone();
+        Self { router, routes, shared }
     }
 
     /// Every route there is, with the scope that it asks for.
@@ -176,6 +184,15 @@ impl Shared {
             }
             Err(_) => Err(Error::new(ErrorKind::Unavailable, "the runtime ended").into()),
         }
+    }
+
+    /// The OpenAPI document of this API.
+    pub(crate) fn document(&self) -> Bytes {
+        let make = || {
+            let routes = self.0.routes.get().map(|routes| &**routes).unwrap_or_default();
+            openapi::document(routes).to_string().into()
+        };
+        self.0.document.get_or_init(make).clone()
     }
 
     /// Leave to ping the store.

@@ -12,6 +12,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use windlass_core::limits::Limits;
 
 use crate::app::{SMALL_BODY_BYTES, Shared};
+use crate::fields::Object;
+use crate::form::Form;
 use crate::listen::Bounds;
 use crate::problem::{Outcome, Problem, Slug};
 
@@ -19,6 +21,9 @@ use crate::problem::{Outcome, Problem, Slug};
 pub(crate) const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Largest body of everything else, unless the settings allow larger payloads.
 pub(crate) const SINGLE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// A body that says nothing.
+const NOTHING: Form = Form::new("Nothing", &[]);
 
 /// A body that was read to its end.
 pub(crate) struct Body {
@@ -63,7 +68,7 @@ pub(crate) async fn none(shared: &Shared, request: Request) -> Outcome<()> {
     let body = any(shared, request, SINGLE_BYTES_MAX).await?;
     match body.media {
         Media::Absent => Ok(()),
-        Media::Json => crate::fields::Object::read(&body.bytes, &[]).map(drop),
+        Media::Json => Object::read(&body.bytes, &NOTHING).map(drop),
         Media::Ndjson | Media::Other => Err(not_json()),
     }
 }

@@ -7,13 +7,16 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny};
 use serde_json::value::RawValue;
 use windlass_core::limits::clip;
-use windlass_core::{Priority, Timestamp, duration};
+use windlass_core::{Error, Priority, Timestamp, duration};
 
+use crate::form::Form;
 use crate::nearest::nearest;
 use crate::problem::{Outcome, Problem, Slug};
 
 /// Most fields of one object, and most items of one list inside an object.
-const MEMBERS_MAX: usize = 1_000;
+pub(crate) const MEMBERS_MAX: usize = 1_000;
+/// Longest duration, in seconds: a hundred years. What is longer is a mistake.
+pub(crate) const SECONDS_MAX: u64 = 3_153_600_000;
 
 /// An object whose fields are taken one by one.
 pub(crate) struct Object<'a>(Vec<Field<'a>>);
@@ -28,11 +31,11 @@ pub(crate) struct Field<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Reads a body that is one object with none but these fields.
-    pub(crate) fn read(body: &'a [u8], known: &[&str]) -> Outcome<Self> {
+    /// Reads a body that is one object of this form.
+    pub(crate) fn read(body: &'a [u8], form: &Form) -> Outcome<Self> {
         let members: Members<'a> =
             serde_json::from_slice(body).map_err(|error| malformed(&error, "an object"))?;
-        members.checked("the body", Some(known)).map(Self)
+        members.checked("the body", Some(form)).map(Self)
     }
 
     /// Takes a field out; one that is null counts as absent.
@@ -70,8 +73,10 @@ impl<'a> Field<'a> {
         if number < 0.0 {
             return Err(self.refused("must not be negative"));
         }
-        serde_json::from_str(self.raw)
-            .map_err(|_| self.refused(format!("must be a whole number up to {}", u32::MAX)))
+        // To JSON, 7.0 is as whole as 7.
+        let is_whole = number.fract() == 0.0 && number <= f64::from(u32::MAX);
+        let refused = || self.refused(format!("must be a whole number up to {}", u32::MAX));
+        is_whole.then_some(number as u32).ok_or_else(refused)
     }
 
     /// Any number.
@@ -89,7 +94,7 @@ impl<'a> Field<'a> {
             "a number" => duration::from_seconds(self.number()?),
             _ => return Err(self.wrong_type("a duration (\"30s\", \"5m\", \"PT30S\" or seconds)")),
         };
-        read.map_err(|error| self.refused(error))
+        check_span(read).map_err(|error| self.refused(error))
     }
 
     /// An instant.
@@ -100,7 +105,8 @@ impl<'a> Field<'a> {
 
     /// A priority by name or number.
     pub(crate) fn priority(&self) -> Outcome<Priority> {
-        let text = if self.sort() == "a number" { self.raw.to_owned() } else { self.text()? };
+        let is_number = self.sort() == "a number";
+        let text = if is_number { self.count()?.to_string() } else { self.text()? };
         text.parse().map_err(|error| self.refused(error))
     }
 
@@ -120,9 +126,9 @@ impl<'a> Field<'a> {
         Ok(items.into_iter().enumerate().map(field).collect())
     }
 
-    /// The fields of an object with none but these.
-    pub(crate) fn object(&self, known: &[&str]) -> Outcome<Object<'a>> {
-        self.members(Some(known)).map(Object)
+    /// The fields of an object of this form.
+    pub(crate) fn object(&self, form: &Form) -> Outcome<Object<'a>> {
+        self.members(Some(form)).map(Object)
     }
 
     /// The entries of an object with any names.
@@ -151,14 +157,22 @@ impl<'a> Field<'a> {
         self.refused(format!("must be {wanted}, not {}", self.sort()))
     }
 
-    fn members(&self, known: Option<&[&str]>) -> Outcome<Vec<Field<'a>>> {
+    fn members(&self, form: Option<&Form>) -> Outcome<Vec<Field<'a>>> {
         if self.sort() != "an object" {
             return Err(self.wrong_type("an object"));
         }
         let members: Members<'a> =
             serde_json::from_str(self.raw).map_err(|_| self.refused("a name is not valid text"))?;
-        Members { prefix: format!("{}.", self.path), ..members }.checked(&self.path, known)
+        Members { prefix: format!("{}.", self.path), ..members }.checked(&self.path, form)
     }
+}
+
+/// Refuses a duration that is longer than anybody means.
+pub(crate) fn check_span(read: Result<Duration, Error>) -> Result<Duration, Error> {
+    let is_sane = |span: &Duration| span.as_secs() <= SECONDS_MAX;
+    read.and_then(|span| {
+        Some(span).filter(is_sane).ok_or_else(|| Error::invalid("at most a hundred years"))
+    })
 }
 
 /// The first `wanted` items of a list, each as it was sent, and how many there are.
@@ -187,7 +201,7 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    fn checked(self, place: &str, known: Option<&[&str]>) -> Outcome<Vec<Field<'a>>> {
+    fn checked(self, place: &str, form: Option<&Form>) -> Outcome<Vec<Field<'a>>> {
         let Self { prefix, first, count } = self;
         if count > MEMBERS_MAX {
             let text = format!("has {count} fields, at most {MEMBERS_MAX} allowed");
@@ -195,8 +209,8 @@ impl<'a> Members<'a> {
         }
         let mut fields: Vec<Field<'a>> = Vec::with_capacity(first.len());
         for (name, raw) in first {
-            if let Some(known) = known {
-                check_known(&prefix, &name, known)?;
+            if let Some(form) = form {
+                check_known(&prefix, &name, form)?;
             }
             let path = format!("{prefix}{name}");
             if fields.iter().any(|field| field.path == path) {
@@ -208,12 +222,13 @@ impl<'a> Members<'a> {
     }
 }
 
-fn check_known(prefix: &str, name: &str, known: &[&str]) -> Outcome<()> {
-    if known.contains(&name) {
+fn check_known(prefix: &str, name: &str, form: &Form) -> Outcome<()> {
+    if form.fields.iter().any(|field| field.name == name) {
         return Ok(());
     }
+    let known = form.names();
     let path = format!("{prefix}{}", clip(name, 128));
-    let text = match nearest(name, known) {
+    let text = match nearest(name, &known) {
         Some(meant) => format!("there is no such field; did you mean {prefix}{meant}?"),
         None if known.is_empty() => "this request takes no fields".into(),
         None => format!("there is no such field; there are {}", known.join(", ")),

@@ -5,8 +5,9 @@
 //! - [`Listener`] is the socket: elsewhere than on loopback only with access tokens, with limits on
 //!   connections, headers and slow clients.
 //!
-//! Inside: `routes/` has a file per group of routes, `wire/` the JSON forms in and out, `fields.rs`
-//! the strict reading of objects and query strings, `problem.rs` every way a request can fail,
+//! Inside: `routes/` has a file per group of routes, each with its description, `wire/` the JSON forms in and
+//! out, `form.rs` what may be sent, as data, `fields.rs` and `query.rs` the strict reading of it, `openapi/` the
+//! document that is made of all these, `problem.rs` every way a request can fail,
 //! `access/` who may do what, `audit.rs` who did what, `guard.rs` what a browser must not do, `remote/` workers
 //! in any language. Live events and the dashboard come later. This crate talks to the engine and never names a store.
 
@@ -15,9 +16,11 @@ mod app;
 mod audit;
 mod body;
 mod fields;
+mod form;
 mod guard;
 mod listen;
 mod nearest;
+mod openapi;
 mod patience;
 mod problem;
 mod query;

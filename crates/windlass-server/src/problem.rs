@@ -38,10 +38,49 @@ pub(crate) enum Slug {
     Unsupported,
     StoreUnavailable,
     StoreForbidden,
+    TooManyConnections,
     Internal,
 }
 
 impl Slug {
+    /// All of them.
+    pub(crate) const ALL: [Self; 19] = [
+        Self::InvalidRequest,
+        Self::MalformedJson,
+        Self::NotFound,
+        Self::UniqueConflict,
+        Self::IdempotencyMismatch,
+        Self::StateConflict,
+        Self::LeaseLost,
+        Self::PayloadTooLarge,
+        Self::UnsupportedMediaType,
+        Self::MethodNotAllowed,
+        Self::RequestTimeout,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::RateLimited,
+        Self::Unsupported,
+        Self::StoreUnavailable,
+        Self::StoreForbidden,
+        Self::TooManyConnections,
+        Self::Internal,
+    ];
+
+    /// The word itself.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.describe().0
+    }
+
+    /// What it means, in a sentence.
+    pub(crate) fn title(self) -> &'static str {
+        self.describe().1
+    }
+
+    /// The status of its answers.
+    pub(crate) fn status(self) -> StatusCode {
+        self.describe().2
+    }
+
     /// The slug, a title for people, and the status.
     fn describe(self) -> (&'static str, &'static str, StatusCode) {
         use StatusCode as Status;
@@ -95,6 +134,11 @@ impl Slug {
             Self::StoreForbidden => (
                 "store-forbidden",
                 "The server lacks a right in the store",
+                Status::SERVICE_UNAVAILABLE,
+            ),
+            Self::TooManyConnections => (
+                "too-many-connections",
+                "There are too many connections",
                 Status::SERVICE_UNAVAILABLE,
             ),
             Self::Internal => {
@@ -175,7 +219,7 @@ impl Problem {
 
     /// The HTTP status.
     pub(crate) fn status(&self) -> StatusCode {
-        self.0.slug.describe().2
+        self.0.slug.status()
     }
 
     /// What is behind it, for the log.

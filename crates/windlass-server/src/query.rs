@@ -8,14 +8,38 @@ use windlass_core::limits::clip;
 use windlass_core::store::{Filter, ListParams};
 use windlass_core::{Error, Kind, QueueName, State, duration};
 
+use crate::fields::check_span;
+use crate::form::{Entry, Sort, entry};
 use crate::nearest::nearest;
 use crate::problem::{Outcome, Problem};
 
 /// The parameters by which tasks are found.
-pub(crate) const FILTERS: [&str; 7] =
-    ["state", "queue", "type", "priority", "tag", "created_after", "created_before"];
+pub(crate) const FILTERS: [Entry; 7] = [
+    entry("state", Sort::States, "One state, or several with commas between"),
+    entry("queue", Sort::Text, "Tasks of this queue"),
+    entry("type", Sort::Text, "Tasks of this type"),
+    entry("priority", Sort::Priority, "Tasks of this priority"),
+    entry("tag", Sort::Text, "Tasks with this tag"),
+    entry("created_after", Sort::Time, "Submitted then or later"),
+    entry("created_before", Sort::Time, "Submitted earlier than then"),
+];
+/// All filters but the state, where that is settled.
+pub(crate) const FILTERS_BUT_STATE: &[Entry] = FILTERS.split_at(1).1;
 /// The parameters of a page.
-pub(crate) const PAGING: [&str; 2] = ["limit", "cursor"];
+pub(crate) const PAGING: [Entry; 2] = [
+    entry(
+        "limit",
+        Sort::Count { least: 1, most: LIMIT_MAX as u32 },
+        "The most that a page has; 50 if absent",
+    ),
+    CURSOR,
+];
+/// Where to go on.
+pub(crate) const CURSOR: Entry =
+    entry("cursor", Sort::Cursor, "The `next_cursor` of the answer before");
+/// A rehearsal.
+pub(crate) const DRY_RUN: Entry =
+    entry("dry_run", Sort::Flag, "Changes nothing, and counts what would be changed");
 /// The size of a page unless the caller says otherwise.
 const LIMIT: usize = 50;
 /// The largest page.
@@ -36,8 +60,8 @@ impl<S: Sync> FromRequestParts<S> for RawQuery {
 
 impl RawQuery {
     /// Reads the query of a request with none but these parameters.
-    pub(crate) fn read(&self, known: &[&[&str]]) -> Outcome<Query> {
-        let known = known.concat();
+    pub(crate) fn read(&self, known: &[&[Entry]]) -> Outcome<Query> {
+        let known: Vec<_> = known.iter().copied().flatten().map(|entry| entry.name).collect();
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in self.0.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -91,7 +115,7 @@ impl Query {
 
     /// A duration.
     pub(crate) fn duration(&self, name: &str) -> Outcome<Option<Duration>> {
-        self.read(name, duration::parse)
+        self.read(name, |text| check_span(duration::parse(text)))
     }
 
     /// Which tasks are meant.

@@ -3,7 +3,9 @@
 mod audit;
 mod bulk;
 mod dlq;
+mod docs;
 mod metrics;
+mod problems;
 mod pull;
 mod queues;
 mod root;
@@ -28,74 +30,80 @@ use crate::access::token::Scope;
 use crate::app::Shared;
 use crate::problem::{Problem, Slug};
 
-/// All routes, each with what it asks of its caller.
+/// All routes, each with what it asks of its caller and a description, which stands beside its handler.
 pub(crate) fn all(shared: &Shared) -> Routes {
     use Need::{Everywhere, InQueues, Nothing};
     use Scope::{Admin, Operate, Read, Submit, Work};
     let routes = Routes::new(shared)
         .under("/api/v1")
-        .get("/tasks", InQueues(Read), tasks::list)
-        .post("/tasks", InQueues(Submit), submit::one)
-        .post("/tasks/batch", InQueues(Submit), submit::batch)
-        .post("/tasks/bulk", InQueues(Operate), bulk::change)
-        .get("/tasks/count", InQueues(Read), tasks::count)
-        .get("/tasks/{id}", InQueues(Read), task::show)
-        .delete("/tasks/{id}", InQueues(Operate), task::delete)
-        .get("/tasks/{id}/events", InQueues(Read), task::events)
-        .post("/tasks/{id}/cancel", InQueues(Operate), task::cancel)
-        .post("/tasks/{id}/retry", InQueues(Operate), task::retry)
-        .post("/tasks/{id}/snooze", InQueues(Operate), task::snooze)
-        .get("/queues", InQueues(Read), queues::list)
-        .get("/queues/{queue}", InQueues(Read), queues::show)
-        .post("/queues/{queue}/pause", InQueues(Operate), queues::pause)
-        .post("/queues/{queue}/resume", InQueues(Operate), queues::resume)
-        .post("/queues/{queue}/purge", InQueues(Operate), queues::purge)
-        .get("/workers", Everywhere(Read), workers::list)
-        .get("/workers/{id}", Everywhere(Read), workers::show)
-        .delete("/workers/{id}", InQueues(Work), pull::leave)
-        .post("/workers/{id}/heartbeat", InQueues(Work), pull::heartbeat)
-        .post("/workers/{id}/pause", Everywhere(Operate), workers::pause)
-        .post("/workers/{id}/resume", Everywhere(Operate), workers::resume)
-        .post("/workers/{id}/drain", Everywhere(Operate), workers::drain)
-        .post("/leases", InQueues(Work), pull::lease)
-        .post("/results", InQueues(Work), pull::results)
-        .get("/dlq", InQueues(Read), dlq::list)
-        .delete("/dlq", InQueues(Operate), dlq::purge)
-        .post("/dlq/retry", InQueues(Operate), dlq::retry)
-        .get("/stats", Everywhere(Read), stats::show)
-        .get("/autoscale", InQueues(Read), metrics::autoscale)
-        .get("/tokens", Everywhere(Admin), tokens::list)
-        .post("/tokens", Everywhere(Admin), tokens::create)
-        .delete("/tokens/{id}", Everywhere(Admin), tokens::revoke)
-        .get("/audit", Everywhere(Admin), audit::list);
+        .get("/tasks", InQueues(Read), &tasks::LIST, tasks::list)
+        .post("/tasks", InQueues(Submit), &submit::ONE, submit::one)
+        .post("/tasks/batch", InQueues(Submit), &submit::BATCH, submit::batch)
+        .post("/tasks/bulk", InQueues(Operate), &bulk::CHANGE, bulk::change)
+        .get("/tasks/count", InQueues(Read), &tasks::COUNT, tasks::count)
+        .get("/tasks/{id}", InQueues(Read), &task::SHOW, task::show)
+        .delete("/tasks/{id}", InQueues(Operate), &task::DELETE, task::delete)
+        .get("/tasks/{id}/events", InQueues(Read), &task::EVENTS, task::events)
+        .post("/tasks/{id}/cancel", InQueues(Operate), &task::CANCEL, task::cancel)
+        .post("/tasks/{id}/retry", InQueues(Operate), &task::RETRY, task::retry)
+        .post("/tasks/{id}/snooze", InQueues(Operate), &task::SNOOZE, task::snooze)
+        .get("/queues", InQueues(Read), &queues::LIST, queues::list)
+        .get("/queues/{queue}", InQueues(Read), &queues::SHOW, queues::show)
+        .post("/queues/{queue}/pause", InQueues(Operate), &queues::PAUSE, queues::pause)
+        .post("/queues/{queue}/resume", InQueues(Operate), &queues::RESUME, queues::resume)
+        .post("/queues/{queue}/purge", InQueues(Operate), &queues::PURGE, queues::purge)
+        .get("/workers", Everywhere(Read), &workers::LIST, workers::list)
+        .get("/workers/{id}", Everywhere(Read), &workers::SHOW, workers::show)
+        .delete("/workers/{id}", InQueues(Work), &pull::LEAVE, pull::leave)
+        .post("/workers/{id}/heartbeat", InQueues(Work), &pull::HEARTBEAT, pull::heartbeat)
+        .post("/workers/{id}/pause", Everywhere(Operate), &workers::PAUSE, workers::pause)
+        .post("/workers/{id}/resume", Everywhere(Operate), &workers::RESUME, workers::resume)
+        .post("/workers/{id}/drain", Everywhere(Operate), &workers::DRAIN, workers::drain)
+        .post("/leases", InQueues(Work), &pull::LEASE_CALL, pull::lease)
+        .post("/results", InQueues(Work), &pull::RESULTS, pull::results)
+        .get("/dlq", InQueues(Read), &dlq::LIST, dlq::list)
+        .delete("/dlq", InQueues(Operate), &dlq::PURGE, dlq::purge)
+        .post("/dlq/retry", InQueues(Operate), &dlq::RETRY, dlq::retry)
+        .get("/stats", Everywhere(Read), &stats::SHOW, stats::show)
+        .get("/autoscale", InQueues(Read), &metrics::AUTOSCALE, metrics::autoscale)
+        .get("/tokens", Everywhere(Admin), &tokens::LIST, tokens::list)
+        .post("/tokens", Everywhere(Admin), &tokens::CREATE, tokens::create)
+        .delete("/tokens/{id}", Everywhere(Admin), &tokens::REVOKE, tokens::revoke)
+        .get("/audit", Everywhere(Admin), &audit::LIST, audit::list);
     // The names that the first design document gave to some of these.
     let routes = routes
-        .under("/admin")
-        .get("/health", Everywhere(Read), root::readyz)
-        .get("/workers", Everywhere(Read), workers::list)
-        .get("/queues", InQueues(Read), queues::list)
-        .get("/dlq", InQueues(Read), dlq::list)
-        .delete("/dlq", InQueues(Operate), dlq::purge)
-        .post("/dlq/retry", InQueues(Operate), dlq::retry);
+        .under(table::ALIASES)
+        .get("/health", Everywhere(Read), &root::READYZ, root::readyz)
+        .get("/workers", Everywhere(Read), &workers::LIST, workers::list)
+        .get("/queues", InQueues(Read), &queues::LIST, queues::list)
+        .get("/dlq", InQueues(Read), &dlq::LIST, dlq::list)
+        .delete("/dlq", InQueues(Operate), &dlq::PURGE, dlq::purge)
+        .post("/dlq/retry", InQueues(Operate), &dlq::RETRY, dlq::retry);
     routes
         .under("")
-        .get("/metrics", Everywhere(Read), metrics::show)
-        .get("/healthz", Nothing, root::healthz)
-        .get("/readyz", Nothing, root::readyz)
-        .get("/version", Nothing, root::version)
-        .get("/", Nothing, root::page)
-        .get("/page.css", Nothing, root::css)
-        .get("/page.js", Nothing, root::js)
+        .get("/metrics", Everywhere(Read), &metrics::SHOW, metrics::show)
+        .get("/api/v1/openapi.json", Nothing, &docs::OPENAPI, docs::openapi)
+        .get("/api/docs", Nothing, &docs::PAGE, docs::page)
+        .get("/api/docs.css", Nothing, &docs::CSS, docs::css)
+        .get("/api/docs.js", Nothing, &docs::JS, docs::js)
+        .get("/problems", Nothing, &problems::ALL, problems::all)
+        .get("/problems/{slug}", Nothing, &problems::ONE, problems::one)
+        .get("/healthz", Nothing, &root::HEALTHZ, root::healthz)
+        .get("/readyz", Nothing, &root::READYZ, root::readyz)
+        .get("/version", Nothing, &root::VERSION, root::version)
+        .get("/", Nothing, &root::PAGE, root::page)
+        .get("/page.css", Nothing, &root::CSS, root::css)
+        .get("/page.js", Nothing, &root::JS, root::js)
         .fallback(no_path, no_method)
 }
 
 /// What a worker tells on a port of its own.
 pub(crate) fn of_worker(shared: &Shared) -> Routes {
     Routes::new(shared)
-        .get("/metrics", Need::Everywhere(Scope::Read), metrics::show)
-        .get("/healthz", Need::Nothing, root::healthz)
-        .get("/readyz", Need::Nothing, root::readyz)
-        .get("/version", Need::Nothing, root::version)
+        .get("/metrics", Need::Everywhere(Scope::Read), &metrics::SHOW, metrics::show)
+        .get("/healthz", Need::Nothing, &root::HEALTHZ, root::healthz)
+        .get("/readyz", Need::Nothing, &root::READYZ, root::readyz)
+        .get("/version", Need::Nothing, &root::VERSION, root::version)
         .fallback(no_path, no_method)
 }
 

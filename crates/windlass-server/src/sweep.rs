@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 use windlass_core::state::{self, CancelVerdict, RerunVerdict};
@@ -14,6 +15,7 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::audit::{self, Deed};
 use crate::problem::Outcome;
+use crate::wire::words::StateWord;
 
 /// How long one request goes on; the caller comes back for the rest.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -23,7 +25,8 @@ const PIECE: usize = 500;
 pub(crate) const COUNT_MAX: u64 = 10_000;
 
 /// What a change to many tasks came to.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Changed")]
 pub(crate) struct Swept {
     /// How many were changed.
     pub(crate) changed: u64,
@@ -43,11 +46,15 @@ pub(crate) struct Swept {
 }
 
 /// What became of one task.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ChangedTask")]
 pub(crate) struct Swept1 {
+    #[schemars(with = "String")]
     id: TaskId,
+    #[schemars(extend("enum" = ["done", "requested", "state-conflict", "held-elsewhere", "not-found"]))]
     status: &'static str,
     /// The state it is in now; null when it is gone.
+    #[schemars(with = "Option<StateWord>")]
     state: Option<State>,
 }
 

@@ -8,13 +8,16 @@ pub(crate) mod stats;
 pub(crate) mod submit;
 pub(crate) mod task;
 pub(crate) mod timeline;
+pub(crate) mod words;
 pub(crate) mod worker;
 
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
+use windlass_core::{State, TaskId};
 
 /// An answer in JSON.
 pub(crate) struct Json<T>(pub(crate) StatusCode, pub(crate) T);
@@ -29,7 +32,8 @@ impl<T: Serialize> IntoResponse for Json<T> {
 }
 
 /// A page of a list.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ListOf{T}")]
 pub(crate) struct List<T> {
     /// What is in it.
     pub(crate) data: Vec<T>,
@@ -42,6 +46,24 @@ impl<T> List<T> {
     pub(crate) fn whole(data: Vec<T>) -> Self {
         Self { data, next_cursor: None }
     }
+}
+
+/// Something was removed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Deleted<'a> {
+    /// What was removed.
+    pub(crate) id: &'a str,
+    /// Always true.
+    pub(crate) deleted: bool,
+}
+
+/// What is told of a task that was changed, and of which nothing more can be read.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Brief<'a> {
+    #[schemars(with = "String")]
+    pub(crate) id: &'a TaskId,
+    #[schemars(with = "words::StateWord")]
+    pub(crate) state: State,
 }
 
 /// A duration as a number of seconds, without decimals where there are none.

@@ -112,6 +112,11 @@ enum Profile {
     Release,
 }
 
+/// Builds the program without optimisations, as the tests do.
+pub(crate) fn build_debug() -> Result<PathBuf> {
+    process::build(Profile::Debug)
+}
+
 /// One installation to attack.
 struct Attack {
     torture: &'static str,

@@ -210,7 +210,8 @@ impl Server {
         self.ask(&head, body)
     }
 
-    fn ask(&self, head: &str, body: &str) -> (u16, String) {
+    /// Sends a head without its end, and a body.
+    pub(crate) fn ask(&self, head: &str, body: &str) -> (u16, String) {
         let address = self.url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(address).expect("it listens");
         let request = format!("{head}host: {address}\r\nconnection: close\r\n\r\n{body}");

@@ -8,13 +8,28 @@ use windlass_core::store::{AUDIT, DocQuery};
 use windlass_core::{Error, Timestamp};
 
 use crate::app::Shared;
+use crate::form::{Entry, Sort, entry};
+use crate::openapi::call::{Call, Group, answer};
 use crate::problem::Outcome;
 use crate::query::{PAGING, RawQuery};
+use crate::wire::words::AuditForm;
 use crate::wire::{Json, List};
+
+const SINCE: [Entry; 1] = [entry("since", Sort::Time, "From then on")];
+
+pub(super) const LIST: Call = Call {
+    group: Group::Access,
+    id: "list_audit",
+    summary: "Read who changed what, oldest first",
+    details: "Entries are kept for 90 days.",
+    query: &[&SINCE, &PAGING],
+    answers: &[answer::<List<AuditForm>>(200, "A page of the audit")],
+    ..Call::PLAIN
+};
 
 /// A page of the audit, oldest first; with `since`, from that time on.
 pub(super) async fn list(State(shared): State<Shared>, query: RawQuery) -> Outcome<Response> {
-    let query = query.read(&[&["since"], &PAGING])?;
+    let query = query.read(LIST.query)?;
     let limit = query.limit()?;
     let since = query.read("since", str::parse::<Timestamp>)?;
     // Keys begin with the time.

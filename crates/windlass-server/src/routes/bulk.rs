@@ -3,14 +3,18 @@
 use axum::extract::{Request, State as Shares};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use serde_json::json;
 use windlass_core::store::{Action, Filter};
 use windlass_core::{TaskId, limits};
 
-use super::task::when;
+use super::task::{UNTIL, when};
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::body;
 use crate::fields::{Field, Object};
+use crate::form::rule::{any_of, given, not_together, only_with};
+use crate::form::{Entry, Form, Sort, entry};
+use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem};
 use crate::query::{FILTERS, RawQuery};
 use crate::sweep::{self, Sweep, Swept};
@@ -19,6 +23,51 @@ use crate::wire::{Json, filter};
 /// Most tasks that may be named.
 const IDS_MAX: usize = 1_000;
 
+/// A change to many tasks.
+const FORM: Form = Form::new("Bulk", &FIELDS).needs(&["action"]).with(|| {
+    let of_filters: Vec<_> = FILTERS.iter().map(|filter| given(&[filter.name])).collect();
+    let is_filtered = json!({
+        "required": ["filter"],
+        "properties": { "filter": { "anyOf": of_filters } },
+    });
+    let is_all = json!({ "required": ["all"], "properties": { "all": { "const": true } } });
+    let needs_time = json!({ "anyOf": [
+        { "properties": { "action": { "not": { "const": "snooze" } } } },
+        any_of(&["for", "until"]),
+    ] });
+    vec![
+        json!({ "anyOf": [given(&["ids"]), is_filtered, is_all] }),
+        not_together(&["ids", "filter"]),
+        not_together(&["ids", "all"]),
+        not_together(&["ids", "cursor"]),
+        only_with("for", "action", &["snooze"]),
+        only_with("until", "action", &["snooze"]),
+        not_together(&["for", "until"]),
+        needs_time,
+    ]
+});
+
+const FIELDS: [Entry; 8] = [
+    entry("action", Sort::OneOf(&["cancel", "retry", "snooze", "delete"]), "What to do"),
+    entry("ids", Sort::List { of: &Sort::Key, least: 0, most: IDS_MAX }, "Tasks by their ids"),
+    entry("filter", Sort::Object(&filter::FILTER), "Tasks that match; an empty one needs `all`"),
+    entry("all", Sort::Flag, "Really all"),
+    UNTIL[0],
+    UNTIL[1],
+    entry("cursor", Sort::Cursor, "The `next_cursor` of the answer before"),
+    entry("dry_run", Sort::Flag, "Changes nothing, and counts what would be changed"),
+];
+
+pub(super) const CHANGE: Call = Call {
+    group: Group::Tasks,
+    id: "change_tasks",
+    summary: "Cancel, retry, snooze or delete many tasks",
+    details: "A filter is worked through for about 5 s; while `next_cursor` is not null, send the same again with it as `cursor`.",
+    takes: Takes::Json(&FORM),
+    answers: &[answer::<Swept>(200, "What was changed")],
+    ..Call::PLAIN
+};
+
 /// Cancels, retries, snoozes or deletes tasks, named or found by a filter.
 pub(super) async fn change(
     Shares(shared): Shares<Shared>,
@@ -26,17 +75,15 @@ pub(super) async fn change(
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
-    const KNOWN: [&str; 8] =
-        ["action", "ids", "filter", "all", "for", "until", "cursor", "dry_run"];
     query.none()?;
     let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
-    let mut object = Object::read(&body.bytes, &KNOWN)?;
+    let mut object = Object::read(&body.bytes, &FORM)?;
     let action = action(&mut object)?;
     let is_dry = flag(&mut object, "dry_run")?;
-    let is_all = flag(&mut object, "all")?;
+    let all = object.take("all").map(|field| field.flag()).transpose()?;
     let cursor = object.take("cursor").map(|field| field.text()).transpose()?;
     let swept = match (object.take("ids"), object.take("filter")) {
-        (Some(field), None) if is_all || cursor.is_some() => {
+        (Some(field), None) if all.is_some() || cursor.is_some() => {
             return Err(field.refused("all and cursor go with a filter"));
         }
         (Some(field), None) => {
@@ -47,9 +94,9 @@ pub(super) async fn change(
             }
         }
         (None, filter) => {
-            let filter = filter.map(|field| filter::read(&field, &FILTERS)).transpose()?;
+            let filter = filter.map(|field| filter::read(&field, &filter::FILTER)).transpose()?;
             let filter = filter.unwrap_or_default();
-            if filter == Filter::default() && !is_all {
+            if filter == Filter::default() && all != Some(true) {
                 return Err(Problem::field("filter", "is empty; say \"all\": true if you mean it"));
             }
             sweep(&shared, &caller, Sweep { action, filter, cursor }, is_dry).await?
@@ -70,7 +117,7 @@ pub(super) async fn sweep(
 }
 
 /// Reads a field that is yes or no.
-pub(super) fn flag(object: &mut Object<'_>, name: &str) -> Outcome<bool> {
+fn flag(object: &mut Object<'_>, name: &str) -> Outcome<bool> {
     object.take(name).map_or(Ok(false), |field| field.flag())
 }
 

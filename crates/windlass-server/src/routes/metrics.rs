@@ -9,12 +9,33 @@ use windlass_engine::Metrics;
 
 use crate::access::Caller;
 use crate::app::Shared;
+use crate::form::{Entry, Sort, entry};
+use crate::openapi::call::{Call, Group, answer, page as shown};
 use crate::problem::Outcome;
 use crate::query::RawQuery;
 use crate::wire::Json;
 use crate::wire::autoscale::Autoscale;
 
 type Text = ([(HeaderName, &'static str); 2], String);
+
+pub(super) const SHOW: Call = Call {
+    group: Group::Server,
+    id: "get_metrics",
+    summary: "Read the metrics, in the text format of Prometheus",
+    answers: &[shown("Everything that is counted", Metrics::MEDIA)],
+    ..Call::PLAIN
+};
+
+const QUEUE: [Entry; 1] = [entry("queue", Sort::Text, "Of this queue; of all if absent")];
+
+pub(super) const AUTOSCALE: Call = Call {
+    group: Group::Server,
+    id: "get_autoscale",
+    summary: "Read the few numbers that an autoscaler needs",
+    query: &[&QUEUE],
+    answers: &[answer::<Autoscale>(200, "Work and slots, as of a second ago at most")],
+    ..Call::PLAIN
+};
 
 /// Everything that is counted. Answers also while the store does not, without what only that knows.
 pub(super) async fn show(State(shared): State<Shared>, query: RawQuery) -> Outcome<Text> {
@@ -29,7 +50,7 @@ pub(super) async fn autoscale(
     caller: Caller,
     query: RawQuery,
 ) -> Outcome<Json<Autoscale>> {
-    let query = query.read(&[&["queue"]])?;
+    let query = query.read(AUTOSCALE.query)?;
     let queue = query.text("queue").map(QueueName::stored);
     let filter = Filter { queue, ..Filter::default() };
     caller.check_filter(&filter)?;

@@ -4,7 +4,8 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use windlass_core::WorkerId;
 
@@ -13,14 +14,25 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::body;
 use crate::listen::Stopping;
-use crate::problem::Outcome;
+use crate::openapi::call::{Call, Group, Takes, WORKER_ID, answer};
+use crate::problem::{Outcome, Slug};
 use crate::query::RawQuery;
 use crate::remote;
 use crate::wire::Json;
-use crate::wire::pull::{Results, Tasks, Told, ask, pulse, report};
+use crate::wire::pull::{LEASE, PULSE, REPORT, Results, Tasks, Told, ask, pulse, report};
 
 /// When waits have to end.
 type Stop = Option<Extension<Stopping>>;
+
+pub(super) const LEASE_CALL: Call = Call {
+    group: Group::Pull,
+    id: "lease_tasks",
+    summary: "Lease tasks, or wait for some",
+    takes: Takes::Json(&LEASE),
+    answers: &[answer::<Tasks<'static>>(200, "Tasks to run; none when the wait is over")],
+    problems: &[Slug::LeaseLost],
+    ..Call::PLAIN
+};
 
 /// Leases tasks to a worker.
 pub(super) async fn lease(
@@ -36,6 +48,20 @@ pub(super) async fn lease(
     let answer = Tasks::new(&leased, shared.client().config());
     Ok(Json(StatusCode::OK, answer).into_response())
 }
+
+pub(super) const RESULTS: Call = Call {
+    group: Group::Pull,
+    id: "report_results",
+    summary: "Report how runs ended, and lease the next tasks",
+    details: "Idempotent for the same epoch.",
+    takes: Takes::Json(&REPORT),
+    answers: &[answer::<Results<'static>>(
+        200,
+        "What became of each, and the next tasks if `lease` was there",
+    )],
+    problems: &[Slug::LeaseLost],
+    ..Call::PLAIN
+};
 
 /// Takes the results of runs, and leases the next tasks in the same trip.
 pub(super) async fn results(
@@ -54,6 +80,17 @@ pub(super) async fn results(
     Ok(Json(StatusCode::OK, answer).into_response())
 }
 
+pub(super) const HEARTBEAT: Call = Call {
+    group: Group::Pull,
+    id: "send_heartbeat",
+    summary: "Show that a worker lives, and renew everything that it holds",
+    path: &WORKER_ID,
+    takes: Takes::Json(&PULSE),
+    answers: &[answer::<Told<'static>>(200, "What to do")],
+    problems: &[Slug::LeaseLost],
+    ..Call::PLAIN
+};
+
 /// Renews everything that a worker holds.
 pub(super) async fn heartbeat(
     State(shared): State<Shared>,
@@ -70,6 +107,24 @@ pub(super) async fn heartbeat(
     Ok(Json(StatusCode::OK, answer).into_response())
 }
 
+pub(super) const LEAVE: Call = Call {
+    group: Group::Pull,
+    id: "leave",
+    summary: "End a worker: what it holds goes back at once",
+    path: &WORKER_ID,
+    takes: Takes::Empty,
+    answers: &[answer::<Left>(200, "How many tasks went back")],
+    problems: &[Slug::LeaseLost],
+    ..Call::PLAIN
+};
+
+/// The answer to a worker that ends.
+#[derive(Serialize, JsonSchema)]
+struct Left {
+    /// Tasks that went back.
+    released: u64,
+}
+
 /// Ends a worker: what it holds goes back at once.
 pub(super) async fn leave(
     State(shared): State<Shared>,
@@ -81,7 +136,7 @@ pub(super) async fn leave(
     query.none()?;
     body::none(&shared, request).await?;
     let released = remote::leave(&shared, &caller, WorkerId::new(name)).await?;
-    Ok(Json(StatusCode::OK, json!({ "released": released })).into_response())
+    Ok(Json(StatusCode::OK, Left { released }).into_response())
 }
 
 fn token(stop: Stop) -> CancellationToken {

@@ -12,11 +12,25 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::audit::{self, Deed};
 use crate::body;
+use crate::form::{Entry, Sort, entry};
+use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
-use crate::query::RawQuery;
-use crate::sweep::Sweep;
+use crate::query::{CURSOR, DRY_RUN, RawQuery};
+use crate::sweep::{Sweep, Swept};
 use crate::wire::queue::Queue;
 use crate::wire::{Json, List};
+
+const QUEUE: [Entry; 1] = [entry("queue", Sort::Text, "The name of a queue")];
+const NEW_QUEUE: [Entry; 1] = [entry("queue", Sort::Name, "The name of a queue")];
+const SWEEPING: [Entry; 2] = [CURSOR, DRY_RUN];
+
+pub(super) const LIST: Call = Call {
+    group: Group::Queues,
+    id: "list_queues",
+    summary: "List queues: what is in each, and since when",
+    answers: &[answer::<List<Queue>>(200, "All queues")],
+    ..Call::PLAIN
+};
 
 /// All queues that the caller may see, by name.
 pub(super) async fn list(
@@ -32,6 +46,15 @@ pub(super) async fn list(
     Ok(Json(StatusCode::OK, List::whole(data)).into_response())
 }
 
+pub(super) const SHOW: Call = Call {
+    group: Group::Queues,
+    id: "get_queue",
+    summary: "Read a queue",
+    path: &QUEUE,
+    answers: &[answer::<Queue>(200, "The queue")],
+    ..Call::PLAIN
+};
+
 /// One queue.
 pub(super) async fn show(
     Shares(shared): Shares<Shared>,
@@ -41,8 +64,19 @@ pub(super) async fn show(
 ) -> Outcome<Response> {
     query.none()?;
     caller.check_queue(&QueueName::stored(&name))?;
-    answer(&shared, &name).await
+    told(&shared, &name).await
 }
+
+pub(super) const PAUSE: Call = Call {
+    group: Group::Queues,
+    id: "pause_queue",
+    summary: "Pause a queue",
+    details: "It gives nothing out and takes submits. One that is not there is made.",
+    path: &NEW_QUEUE,
+    takes: Takes::Empty,
+    answers: &[answer::<Queue>(200, "The queue")],
+    ..Call::PLAIN
+};
 
 /// Has a queue give out nothing; one that is not known yet is made.
 pub(super) async fn pause(
@@ -65,8 +99,18 @@ pub(super) async fn pause(
     };
     shared.store().order(Order::Queue { queue, order: RunOrder::Pause }).await?;
     audit::note(&shared, &caller, Deed::to("pause", format!("queue {name}"))).await;
-    answer(&shared, &name).await
+    told(&shared, &name).await
 }
+
+pub(super) const RESUME: Call = Call {
+    group: Group::Queues,
+    id: "resume_queue",
+    summary: "Resume a queue",
+    path: &QUEUE,
+    takes: Takes::Empty,
+    answers: &[answer::<Queue>(200, "The queue")],
+    ..Call::PLAIN
+};
 
 /// Has a queue give out its tasks again.
 pub(super) async fn resume(
@@ -82,8 +126,20 @@ pub(super) async fn resume(
     let queue = find(&shared, &name).await?.name;
     shared.store().order(Order::Queue { queue, order: RunOrder::Run }).await?;
     audit::note(&shared, &caller, Deed::to("resume", format!("queue {name}"))).await;
-    answer(&shared, &name).await
+    told(&shared, &name).await
 }
+
+pub(super) const PURGE: Call = Call {
+    group: Group::Queues,
+    id: "purge_queue",
+    summary: "Remove what is pending, scheduled or retrying in a queue",
+    details: "Worked through for about 5 s; while `next_cursor` is not null, send the same again with it as `cursor`.",
+    path: &QUEUE,
+    query: &[&SWEEPING],
+    takes: Takes::Empty,
+    answers: &[answer::<Swept>(200, "What was removed")],
+    ..Call::PLAIN
+};
 
 /// Removes everything that waits in a queue.
 pub(super) async fn purge(
@@ -93,7 +149,7 @@ pub(super) async fn purge(
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
-    let query = query.read(&[&["cursor", "dry_run"]])?;
+    let query = query.read(PURGE.query)?;
     caller.check_queue(&QueueName::stored(&name))?;
     body::none(&shared, request).await?;
     let queue = Some(find(&shared, &name).await?.name);
@@ -104,7 +160,7 @@ pub(super) async fn purge(
     Ok(Json(StatusCode::OK, swept).into_response())
 }
 
-async fn answer(shared: &Shared, name: &str) -> Outcome<Response> {
+async fn told(shared: &Shared, name: &str) -> Outcome<Response> {
     let record = find(shared, name).await?;
     let now = clock(shared, std::slice::from_ref(&record)).await?;
     Ok(Json(StatusCode::OK, Queue::new(&record, now)).into_response())

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::{GetParams, Inserted, Parts};
 use windlass_core::{Clock, Error, NewTask, Store, SystemClock, TaskId, TaskRecord, limits};
@@ -13,11 +14,14 @@ use crate::access::Caller;
 use crate::app::{SMALL_BODY_BYTES, Shared};
 use crate::body::{self, Body, Media};
 use crate::fields;
+use crate::form::{Entry, Sort, entry};
+use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
 use crate::wire::Json;
-use crate::wire::submit::{FromHeaders, read};
+use crate::wire::submit::{FromHeaders, SUBMIT, read};
 use crate::wire::task::Task;
+use crate::wire::words::ProblemForm;
 
 /// Most tasks of one batch.
 const ITEMS_MAX: usize = 10_000;
@@ -26,6 +30,27 @@ const READ_BACK: usize = 1_000;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+const HEADERS: [Entry; 2] = [
+    entry("Idempotency-Key", Sort::Key, "The same as the field `idempotency_key`"),
+    entry("traceparent", Sort::Text, "A W3C trace context; one that cannot be read is left out"),
+];
+
+pub(super) const ONE: Call = Call {
+    group: Group::Tasks,
+    id: "submit_task",
+    summary: "Submit a task",
+    details: "A paused queue takes submits. Once a task is stored the answer is a success, whatever happens next.",
+    headers: &HEADERS,
+    takes: Takes::Json(&SUBMIT),
+    answers: &[
+        answer::<Task<'static>>(201, "The new task"),
+        answer::<Task<'static>>(200, "The task that an idempotency or unique key led to"),
+    ],
+    problems: &[Slug::UniqueConflict, Slug::IdempotencyMismatch, Slug::Unsupported],
+    has_location: true,
+    ..Call::PLAIN
+};
 
 /// Stores one task: 201, or 200 with the task that was there already.
 pub(super) async fn one(
@@ -50,6 +75,16 @@ pub(super) async fn one(
     }
     Ok(response)
 }
+
+pub(super) const BATCH: Call = Call {
+    group: Group::Tasks,
+    id: "submit_batch",
+    summary: "Submit up to 10,000 tasks",
+    details: "A JSON array, or NDJSON: one task in each line; 32 MiB in all. Each task is answered, in order.",
+    takes: Takes::Batch(&SUBMIT),
+    answers: &[answer::<Answers<'static>>(200, "What became of each")],
+    ..Call::PLAIN
+};
 
 /// Stores many tasks and answers each, in order; the answers leave the payloads out.
 pub(super) async fn batch(
@@ -223,7 +258,8 @@ async fn read_back(
 }
 
 /// What became of a batch.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BatchAnswer")]
 struct Answers<'a> {
     results: Vec<Answer<'a>>,
     created: usize,
@@ -231,12 +267,15 @@ struct Answers<'a> {
     failed: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BatchItem")]
 struct Answer<'a> {
+    #[schemars(extend("enum" = ["created", "existing", "failed"]))]
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<Task<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ProblemForm>")]
     error: Option<&'a Problem>,
 }
 

@@ -6,7 +6,8 @@ use axum::Extension;
 use axum::extract::{Request, State as Shares};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::Instant;
 use windlass_core::store::{Action, Changed, GetParams, Parts, WaitParams, Wake};
 use windlass_core::{State, TaskId, TaskRecord, When, history, limits};
@@ -16,13 +17,16 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::body;
 use crate::fields::Object;
+use crate::form::rule::{any_of, not_together};
+use crate::form::{Entry, Form, Sort, entry};
 use crate::listen::Stopping;
+use crate::openapi::call::{Call, Group, TASK_ID, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
 use crate::sweep;
 use crate::wire::task::Task;
 use crate::wire::timeline::Event;
-use crate::wire::{Json, List};
+use crate::wire::{Brief, Deleted, Json, List};
 
 /// Longest wait for a task's end.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -30,6 +34,28 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const ROUND: Duration = Duration::from_secs(20);
 /// Between rounds while the store is away.
 const AWAY_PAUSE: Duration = Duration::from_millis(300);
+
+const WAIT: [Entry; 1] =
+    [entry("wait", Sort::Wait, "Answers when the task is finished, or after so long; up to 60 s")];
+const PURGE: [Entry; 1] = [entry("purge", Sort::Flag, "Removes the record of a finished task")];
+
+/// The form of a snooze.
+const SNOOZE_FORM: Form = Form::new("Snooze", &UNTIL)
+    .with(|| vec![any_of(&["for", "until"]), not_together(&["for", "until"])]);
+
+/// The time to which something is put off.
+pub(super) const UNTIL: [Entry; 2] =
+    [entry("for", Sort::Duration, "From now on"), entry("until", Sort::Time, "When")];
+
+pub(super) const SHOW: Call = Call {
+    group: Group::Tasks,
+    id: "get_task",
+    summary: "Read a task, or wait for its end",
+    path: &TASK_ID,
+    query: &[&WAIT],
+    answers: &[answer::<Task<'static>>(200, "The task")],
+    ..Call::PLAIN
+};
 
 /// The task; with `wait`, as soon as it is finished, or at the end of the wait.
 pub(super) async fn show(
@@ -39,7 +65,7 @@ pub(super) async fn show(
     query: RawQuery,
     stopping: Option<Extension<Stopping>>,
 ) -> Outcome<Response> {
-    let query = query.read(&[&["wait"]])?;
+    let query = query.read(SHOW.query)?;
     let id = id(name)?;
     caller.check_tasks(&shared, std::slice::from_ref(&id)).await?;
     let mut was_there = false;
@@ -65,6 +91,15 @@ pub(super) async fn show(
     Ok(Json(StatusCode::OK, Task::whole(&record)).into_response())
 }
 
+pub(super) const EVENTS: Call = Call {
+    group: Group::Tasks,
+    id: "get_task_events",
+    summary: "Read the whole timeline of a task",
+    path: &TASK_ID,
+    answers: &[answer::<List<Event>>(200, "Everything that happened, oldest first")],
+    ..Call::PLAIN
+};
+
 /// Everything that happened to the task, oldest first.
 pub(super) async fn events(
     Shares(shared): Shares<Shared>,
@@ -77,6 +112,20 @@ pub(super) async fn events(
     let events = history::timeline(&record).into_iter().map(Event::from).collect();
     Ok(Json(StatusCode::OK, List::whole(events)).into_response())
 }
+
+pub(super) const CANCEL: Call = Call {
+    group: Group::Tasks,
+    id: "cancel_task",
+    summary: "Cancel a task",
+    path: &TASK_ID,
+    takes: Takes::Empty,
+    answers: &[
+        answer::<AfterChange<'static>>(200, "Cancelled now"),
+        answer::<AfterChange<'static>>(202, "It runs, and is told"),
+    ],
+    problems: &[Slug::StateConflict],
+    ..Call::PLAIN
+};
 
 /// Calls the task off: 200 at once, 202 when it runs and will hear of it.
 pub(super) async fn cancel(
@@ -91,6 +140,21 @@ pub(super) async fn cancel(
     change(&shared, &caller, &id(name)?, Action::Cancel, &[]).await
 }
 
+pub(super) const DELETE: Call = Call {
+    group: Group::Tasks,
+    id: "delete_task",
+    summary: "Cancel a task, or remove a finished one",
+    path: &TASK_ID,
+    query: &[&PURGE],
+    takes: Takes::Empty,
+    answers: &[
+        answer::<ChangedOrDeleted<'static>>(200, "Cancelled now, or removed"),
+        answer::<AfterChange<'static>>(202, "It runs, and is told"),
+    ],
+    problems: &[Slug::StateConflict],
+    ..Call::PLAIN
+};
+
 /// The same as a cancel; with `purge`, removes the record of a finished task.
 pub(super) async fn delete(
     Shares(shared): Shares<Shared>,
@@ -99,7 +163,7 @@ pub(super) async fn delete(
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
-    let is_purge = query.read(&[&["purge"]])?.flag("purge")?;
+    let is_purge = query.read(DELETE.query)?.flag("purge")?;
     body::none(&shared, request).await?;
     let id = id(name)?;
     if is_purge {
@@ -107,6 +171,18 @@ pub(super) async fn delete(
     }
     change(&shared, &caller, &id, Action::Cancel, &[]).await
 }
+
+pub(super) const RETRY: Call = Call {
+    group: Group::Tasks,
+    id: "retry_task",
+    summary: "Run a task again, or now",
+    details: "What is finished starts over; what is scheduled or retrying runs now.",
+    path: &TASK_ID,
+    takes: Takes::Empty,
+    answers: &[answer::<AfterChange<'static>>(200, "The task")],
+    problems: &[Slug::StateConflict],
+    ..Call::PLAIN
+};
 
 /// Runs the task again, or now.
 pub(super) async fn retry(
@@ -121,6 +197,17 @@ pub(super) async fn retry(
     change(&shared, &caller, &id(name)?, Action::Rerun, &[]).await
 }
 
+pub(super) const SNOOZE: Call = Call {
+    group: Group::Tasks,
+    id: "snooze_task",
+    summary: "Move a waiting task to another time",
+    path: &TASK_ID,
+    takes: Takes::Json(&SNOOZE_FORM),
+    answers: &[answer::<AfterChange<'static>>(200, "The task")],
+    problems: &[Slug::StateConflict],
+    ..Call::PLAIN
+};
+
 /// Moves the task to another time.
 pub(super) async fn snooze(
     Shares(shared): Shares<Shared>,
@@ -131,7 +218,7 @@ pub(super) async fn snooze(
 ) -> Outcome<Response> {
     query.none()?;
     let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
-    let when = when(&mut Object::read(&body.bytes, &["for", "until"])?)?;
+    let when = when(&mut Object::read(&body.bytes, &SNOOZE_FORM)?)?;
     let Some(when) = when else {
         return Err(Problem::new(Slug::InvalidRequest, "say how long: for or until"));
     };
@@ -146,6 +233,24 @@ pub(super) fn when(object: &mut Object<'_>) -> Outcome<Option<When>> {
         (None, Some(until)) => Ok(Some(When::At(until.time()?))),
         (Some(_), Some(until)) => Err(until.refused("give for or until, not both")),
     }
+}
+
+/// A task after a change; in short when nothing more of it can be read.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "ChangedTaskAnswer")]
+enum AfterChange<'a> {
+    Whole(Box<Task<'a>>),
+    Brief(Brief<'a>),
+}
+
+/// The same, or that it was removed.
+#[derive(JsonSchema)]
+#[schemars(rename = "ChangedOrDeletedAnswer", untagged)]
+#[expect(dead_code, reason = "the two are answered apart: this is their schema")]
+enum ChangedOrDeleted<'a> {
+    Changed(AfterChange<'a>),
+    Deleted(Deleted<'a>),
 }
 
 /// Changes one task and answers it as it is afterwards.
@@ -165,13 +270,18 @@ pub(super) async fn change(
         Some(Changed::NotFound) | None => return Err(Problem::no_task(id)),
     };
     let Some(state) = state else {
-        return Ok(Json(status, json!({ "id": id, "deleted": true })).into_response());
+        return Ok(Json(status, Deleted { id: id.as_str(), deleted: true }).into_response());
     };
     // The change is made, so what follows must not fail: the record may be gone already, since
     // nobody wanted it kept, or the store away.
     match shared.client().get(id).await {
-        Ok(Some(record)) => Ok(Json(status, Task::whole(&record)).into_response()),
-        Ok(None) | Err(_) => Ok(Json(status, json!({ "id": id, "state": state })).into_response()),
+        Ok(Some(record)) => {
+            let whole = AfterChange::Whole(Box::new(Task::whole(&record)));
+            Ok(Json(status, whole).into_response())
+        }
+        Ok(None) | Err(_) => {
+            Ok(Json(status, AfterChange::Brief(Brief { id, state })).into_response())
+        }
     }
 }
 

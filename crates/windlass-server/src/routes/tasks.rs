@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::State as Shares;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 use windlass_core::State;
@@ -13,14 +14,27 @@ use windlass_core::store::{Filter, ListParams, Page};
 
 use crate::access::Caller;
 use crate::app::Shared;
+use crate::form::{Entry, Sort, entry};
+use crate::openapi::call::{Call, Group, answer};
 use crate::problem::{Outcome, Problem};
 use crate::query::{FILTERS, PAGING, RawQuery};
 use crate::sweep;
 use crate::wire::task::Task;
+use crate::wire::words::CountsWord;
 use crate::wire::{Counts, Json, List};
 
 /// How long a page is filled.
 const PAGE_TIME: Duration = Duration::from_secs(1);
+
+pub(super) const LIST: Call = Call {
+    group: Group::Tasks,
+    id: "list_tasks",
+    summary: "List tasks, newest first",
+    details: "On Redis stores: one state after the other, newest in that state first. Payload, result and error are null here: read the task itself.",
+    query: &[&FILTERS, &PAGING],
+    answers: &[answer::<List<Task<'static>>>(200, "A page of tasks")],
+    ..Call::PLAIN
+};
 
 /// A page of tasks.
 pub(super) async fn list(
@@ -28,7 +42,7 @@ pub(super) async fn list(
     caller: Caller,
     query: RawQuery,
 ) -> Outcome<Response> {
-    let page = page(&shared, &caller, query.read(&[&FILTERS, &PAGING])?.page()?).await?;
+    let page = page(&shared, &caller, query.read(LIST.query)?.page()?).await?;
     let data = page.tasks.iter().map(Task::listed).collect();
     Ok(Json(StatusCode::OK, List { data, next_cursor: page.next_cursor }).into_response())
 }
@@ -55,12 +69,13 @@ pub(super) async fn page(
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Count {
     count: u64,
     /// There may be more: counting one by one has an end.
     capped: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<CountsWord>")]
     by: Option<Counts>,
 }
 
@@ -71,13 +86,28 @@ enum By {
     Queue,
 }
 
+const COUNT_QUERY: [Entry; 2] = [
+    entry("by", Sort::OneOf(&["state", "queue"]), "Counts apart, too"),
+    entry("exact", Sort::Flag, "Counts one by one, up to 10,000 or for 5 s, then `capped` is true"),
+];
+
+pub(super) const COUNT: Call = Call {
+    group: Group::Tasks,
+    id: "count_tasks",
+    summary: "Count tasks",
+    details: "Counts by state and queue are kept; every other filter needs `exact=true`.",
+    query: &[&FILTERS, &COUNT_QUERY],
+    answers: &[answer::<Count>(200, "How many there are")],
+    ..Call::PLAIN
+};
+
 /// How many tasks there are: by the kept counts, or one by one.
 pub(super) async fn count(
     Shares(shared): Shares<Shared>,
     caller: Caller,
     query: RawQuery,
 ) -> Outcome<Response> {
-    let query = query.read(&[&FILTERS, &["by", "exact"]])?;
+    let query = query.read(COUNT.query)?;
     let filter = query.filter()?;
     caller.check_filter(&filter)?;
     let by = match query.text("by") {
@@ -89,6 +119,7 @@ pub(super) async fn count(
     let is_exact = query.flag("exact")?;
     let uncounted = FILTERS
         .iter()
+        .map(|filter| filter.name)
         .find(|name| !["state", "queue"].contains(name) && query.text(name).is_some());
     if let (Some(name), false) = (uncounted, is_exact) {
         return Err(Problem::field(name, "no count is kept of this; add exact=true"));

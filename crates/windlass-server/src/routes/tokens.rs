@@ -3,6 +3,7 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use windlass_core::store::{DocQuery, SaveDoc, Saved};
@@ -15,10 +16,14 @@ use crate::access::token::{CLASS, Glob, Scope, Token, Wish};
 use crate::app::Shared;
 use crate::audit::{self, Deed};
 use crate::body;
-use crate::fields::{Field, Object};
+use crate::fields::{Field, MEMBERS_MAX, Object};
+use crate::form::rule::given;
+use crate::form::{Entry, Form, Sort, entry};
+use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
-use crate::wire::{Json, List};
+use crate::wire::words::Time;
+use crate::wire::{Deleted, Json, List};
 
 /// Most tokens, revoked ones included: all of them are in the memory of every server.
 const TOKENS_MAX: usize = 1_000;
@@ -27,14 +32,20 @@ const QUEUES_MAX: usize = 100;
 const NAME_BYTES_MAX: usize = 64;
 
 /// A token in an answer.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Token")]
 struct Shown<'a> {
     id: &'a str,
     name: &'a str,
+    #[schemars(with = "Vec<String>")]
     scopes: &'a [Scope],
+    /// Only these; all when empty.
+    #[schemars(with = "Vec<String>")]
     queues: &'a [Glob],
     rate: Option<u32>,
+    #[schemars(with = "Time")]
     created_at: Timestamp,
+    #[schemars(with = "Option<Time>")]
     revoked_at: Option<Timestamp>,
     /// The whole of it; told once.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,6 +67,42 @@ impl<'a> Shown<'a> {
     }
 }
 
+const TOKEN_ID: [Entry; 1] = [entry("id", Sort::Text, "The id of a token")];
+const PURGE: [Entry; 1] = [entry("purge", Sort::Flag, "Also forgets that there was one")];
+
+/// A token to make.
+const WISH: Form = Form::new(
+    "TokenWish",
+    &[
+        entry("name", Sort::Plain, "For people, 1 to 64 bytes of plain text"),
+        entry("scopes", Sort::List { of: &SCOPE, least: 1, most: MEMBERS_MAX }, "What it allows"),
+        entry(
+            "queues",
+            Sort::List { of: &Sort::Glob, least: 1, most: QUEUES_MAX },
+            "Only these; `*` stands for anything",
+        ),
+        entry(
+            "rate",
+            Sort::Count { least: 1, most: u32::MAX },
+            "Requests a second; any number if absent",
+        ),
+    ],
+)
+.needs(&["name", "scopes"])
+.with(|| {
+    let is_admin = json!({ "properties": { "scopes": { "contains": { "const": "admin" } } } });
+    vec![json!({ "not": { "allOf": [given(&["queues"]), is_admin] } })]
+});
+const SCOPE: Sort = Sort::OneOf(&["read", "submit", "work", "operate", "admin"]);
+
+pub(super) const LIST: Call = Call {
+    group: Group::Access,
+    id: "list_tokens",
+    summary: "List tokens, without their secrets",
+    answers: &[answer::<List<Shown<'static>>>(200, "All tokens, revoked ones included")],
+    ..Call::PLAIN
+};
+
 /// All tokens, by id; without their secrets and what the store keeps of those.
 pub(super) async fn list(State(shared): State<Shared>, query: RawQuery) -> Outcome<Response> {
     query.none()?;
@@ -63,6 +110,16 @@ pub(super) async fn list(State(shared): State<Shared>, query: RawQuery) -> Outco
     let data = tokens.iter().flatten().map(|token| Shown::new(token, None)).collect();
     Ok(Json(StatusCode::OK, List::whole(data)).into_response())
 }
+
+pub(super) const CREATE: Call = Call {
+    group: Group::Access,
+    id: "create_token",
+    summary: "Make a token; its text is told once",
+    takes: Takes::Json(&WISH),
+    answers: &[answer::<Shown<'static>>(201, "The token, with its text")],
+    problems: &[Slug::StateConflict],
+    ..Call::PLAIN
+};
 
 /// Makes a token.
 pub(super) async fn create(
@@ -73,7 +130,7 @@ pub(super) async fn create(
 ) -> Outcome<Response> {
     query.none()?;
     let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
-    let wish = wish(Object::read(&body.bytes, &["name", "scopes", "queues", "rate"])?)?;
+    let wish = wish(Object::read(&body.bytes, &WISH)?)?;
     if keyring::tokens(&**shared.store()).await?.len() >= TOKENS_MAX {
         let text = format!("there are {TOKENS_MAX} tokens: remove some that are revoked");
         return Err(Problem::new(Slug::StateConflict, text));
@@ -90,6 +147,27 @@ pub(super) async fn create(
     Ok(Json(StatusCode::CREATED, Shown::new(&token, Some(&text))).into_response())
 }
 
+pub(super) const REVOKE: Call = Call {
+    group: Group::Access,
+    id: "revoke_token",
+    summary: "Revoke a token",
+    path: &TOKEN_ID,
+    query: &[&PURGE],
+    takes: Takes::Empty,
+    answers: &[answer::<Revoked<'static>>(200, "The token, or that it is forgotten")],
+    problems: &[Slug::StateConflict],
+    ..Call::PLAIN
+};
+
+/// A token that is revoked, or forgotten.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "RevokedToken")]
+enum Revoked<'a> {
+    Shown(Shown<'a>),
+    Deleted(Deleted<'a>),
+}
+
 /// Makes a token good for nothing; with `purge`, also forgets that there was one.
 pub(super) async fn revoke(
     State(shared): State<Shared>,
@@ -98,7 +176,7 @@ pub(super) async fn revoke(
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
-    let is_purge = query.read(&[&["purge"]])?.flag("purge")?;
+    let is_purge = query.read(REVOKE.query)?.flag("purge")?;
     body::none(&shared, request).await?;
     let one = DocQuery::One { class: CLASS.into(), key: id.clone() };
     let found = shared.store().load(one).await?.pop();
@@ -109,7 +187,8 @@ pub(super) async fn revoke(
     let body = match (&token, is_purge) {
         (_, true) => None,
         (Ok(token), false) if token.revoked_at.is_some() => {
-            return Ok(Json(StatusCode::OK, Shown::new(token, None)).into_response());
+            let shown = Revoked::Shown(Shown::new(token, None));
+            return Ok(Json(StatusCode::OK, shown).into_response());
         }
         (Ok(token), false) => Some(token.clone().revoked(SystemClock.now()).body()),
         (Err(error), false) => return Err(error.clone().into()),
@@ -126,9 +205,13 @@ pub(super) async fn revoke(
     match body {
         Some(body) => {
             let token = Token::read(&id, &body)?;
-            Ok(Json(StatusCode::OK, Shown::new(&token, None)).into_response())
+            let shown = Revoked::Shown(Shown::new(&token, None));
+            Ok(Json(StatusCode::OK, shown).into_response())
         }
-        None => Ok(Json(StatusCode::OK, json!({ "id": id, "deleted": true })).into_response()),
+        None => {
+            let deleted = Revoked::Deleted(Deleted { id: &id, deleted: true });
+            Ok(Json(StatusCode::OK, deleted).into_response())
+        }
     }
 }
 

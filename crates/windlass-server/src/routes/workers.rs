@@ -3,6 +3,7 @@
 use axum::extract::{Request, State as Shares};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::limits::clip;
 use windlass_core::store::{Depth, Filter, Order, RunOrder, WorkerRecord};
@@ -13,6 +14,7 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::audit::{self, Deed};
 use crate::body;
+use crate::openapi::call::{Call, Group, Takes, WORKER_ID, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
 use crate::sweep;
@@ -23,6 +25,14 @@ use crate::wire::{Json, List};
 /// Most tasks of one worker that are told.
 const TASKS_MAX: usize = 500;
 
+pub(super) const LIST: Call = Call {
+    group: Group::Workers,
+    id: "list_workers",
+    summary: "List workers that live, or ended within the last hour",
+    answers: &[answer::<List<Worker<'static>>>(200, "All workers")],
+    ..Call::PLAIN
+};
+
 /// All workers that live, and those that ended within the last hour.
 pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
     query.none()?;
@@ -32,7 +42,8 @@ pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Out
     Ok(Json(StatusCode::OK, List::whole(data)).into_response())
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "WorkerWithTasks")]
 struct WithTasks<'a> {
     #[serde(flatten)]
     worker: Worker<'a>,
@@ -40,6 +51,15 @@ struct WithTasks<'a> {
     /// There may be more tasks of it than these.
     tasks_capped: bool,
 }
+
+pub(super) const SHOW: Call = Call {
+    group: Group::Workers,
+    id: "get_worker",
+    summary: "Read a worker and what it runs",
+    path: &WORKER_ID,
+    answers: &[answer::<WithTasks<'static>>(200, "The worker")],
+    ..Call::PLAIN
+};
 
 /// One worker, and the tasks that it runs.
 pub(super) async fn show(
@@ -69,6 +89,16 @@ pub(super) async fn show(
     Ok(Json(StatusCode::OK, shown).into_response())
 }
 
+pub(super) const PAUSE: Call = Call {
+    group: Group::Workers,
+    id: "pause_worker",
+    summary: "Have a worker take nothing new",
+    path: &WORKER_ID,
+    takes: Takes::Empty,
+    answers: &[answer::<Worker<'static>>(200, "The worker, as it will be when it has heard of it")],
+    ..Call::PLAIN
+};
+
 /// Has a worker take nothing new until told otherwise.
 pub(super) async fn pause(
     Shares(shared): Shares<Shared>,
@@ -82,6 +112,16 @@ pub(super) async fn pause(
     order(&shared, &caller, &name, RunOrder::Pause).await
 }
 
+pub(super) const RESUME: Call = Call {
+    group: Group::Workers,
+    id: "resume_worker",
+    summary: "Have a worker take tasks again",
+    path: &WORKER_ID,
+    takes: Takes::Empty,
+    answers: &[answer::<Worker<'static>>(200, "The worker, as it will be when it has heard of it")],
+    ..Call::PLAIN
+};
+
 /// Has a worker take tasks again.
 pub(super) async fn resume(
     Shares(shared): Shares<Shared>,
@@ -94,6 +134,16 @@ pub(super) async fn resume(
     body::none(&shared, request).await?;
     order(&shared, &caller, &name, RunOrder::Run).await
 }
+
+pub(super) const DRAIN: Call = Call {
+    group: Group::Workers,
+    id: "drain_worker",
+    summary: "Have a worker finish what it runs, and end",
+    path: &WORKER_ID,
+    takes: Takes::Empty,
+    answers: &[answer::<Worker<'static>>(200, "The worker, as it will be when it has heard of it")],
+    ..Call::PLAIN
+};
 
 /// Has a worker finish what it runs, and end.
 pub(super) async fn drain(

@@ -1,18 +1,21 @@
 //! What an autoscaler goes by, as the API tells it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::QueueRecord;
 use windlass_core::{QueueName, State};
 use windlass_engine::Figures;
 
 use super::Seconds;
+use super::words::SecondsWord;
 
 /// Work and room for it, flat, so that any tool can pick a number.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Autoscale {
     pending: u64,
     running: u64,
     /// How long the task that is pending longest has been so; 0 when none is.
+    #[schemars(with = "SecondsWord")]
     oldest_age_s: Seconds,
     slots_used: u64,
     slots_total: u64,

@@ -4,12 +4,18 @@ use windlass_core::store::Filter;
 use windlass_core::{Kind, QueueName, Tag};
 
 use crate::fields::Field;
+use crate::form::Form;
 use crate::problem::Outcome;
-use crate::query::states;
+use crate::query::{FILTERS, FILTERS_BUT_STATE, states};
 
-/// Reads a filter that may have these fields.
-pub(crate) fn read(field: &Field<'_>, known: &[&str]) -> Outcome<Filter> {
-    let mut object = field.object(known)?;
+/// Which tasks.
+pub(crate) const FILTER: Form = Form::new("Filter", &FILTERS);
+/// Which dead letters.
+pub(crate) const FILTER_OF_DEAD: Form = Form::new("DeadLetterFilter", FILTERS_BUT_STATE);
+
+/// Reads a filter of this form.
+pub(crate) fn read(field: &Field<'_>, form: &Form) -> Outcome<Filter> {
+    let mut object = field.object(form)?;
     let mut filter = Filter::default();
     if let Some(field) = object.take("state") {
         filter.states = match field.sort() {

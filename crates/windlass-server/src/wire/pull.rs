@@ -1,7 +1,10 @@
 //! What workers in any language say, and what they are told.
 
+mod form;
+
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::{Applied, PrioritySet, ProgressReport, RunOrder, WorkerCard};
 use windlass_core::{
@@ -9,9 +12,12 @@ use windlass_core::{
 };
 use windlass_engine::{DEFAULT_QUEUE, Queues};
 
+use self::form::{HELD, PROGRESS, RESULT, WORKER};
+pub(crate) use self::form::{LEASE, PULSE, REPORT};
 use super::Seconds;
 use super::submit::bytes;
 use super::task::Task;
+use super::words::{OrderWord, SecondsWord, Time};
 use crate::fields::{Field, Object};
 use crate::problem::Outcome;
 use crate::remote::{Ask, Control, Heard, Leased, Pulse, Report, Reported, Said};
@@ -27,11 +33,9 @@ const WEIGHT_MAX: u32 = 1_000;
 /// Longest name and version of a worker.
 const WORD_BYTES_MAX: usize = 128;
 
-const ASK: [&str; 4] = ["worker", "queues", "max", "wait"];
-
 /// Reads the body of a lease.
 pub(crate) fn ask(json: &[u8]) -> Outcome<Ask> {
-    read_ask(Object::read(json, &ASK)?)
+    read_ask(Object::read(json, &LEASE)?)
 }
 
 fn read_ask(mut object: Object<'_>) -> Outcome<Ask> {
@@ -61,7 +65,7 @@ fn read_ask(mut object: Object<'_>) -> Outcome<Ask> {
         ..WorkerCard::default()
     };
     if let Some(field) = object.take("worker") {
-        let mut object = field.object(&["id", "name", "version", "slots"])?;
+        let mut object = field.object(&WORKER)?;
         worker = object.take("id").map(|field| worker_id(&field)).transpose()?;
         card.name = word(object.take("name"))?;
         card.version = word(object.take("version"))?;
@@ -75,7 +79,7 @@ fn read_ask(mut object: Object<'_>) -> Outcome<Ask> {
 
 /// Reads the body of a report.
 pub(crate) fn report(json: &[u8], config: &Config) -> Outcome<Report> {
-    let mut object = Object::read(json, &["worker_id", "results", "lease"])?;
+    let mut object = Object::read(json, &REPORT)?;
     let id = object.take("worker_id").map(|field| worker_id(&field)).transpose()?;
     let mut results = Vec::new();
     if let Some(field) = object.take("results") {
@@ -84,7 +88,7 @@ pub(crate) fn report(json: &[u8], config: &Config) -> Outcome<Report> {
         }
     }
     let lease = object.take("lease");
-    let mut ask = lease.map(|field| read_ask(field.object(&ASK)?)).transpose()?;
+    let mut ask = lease.map(|field| read_ask(field.object(&LEASE)?)).transpose()?;
     if let Some(ask) = &mut ask {
         ask.worker = ask.worker.take().or_else(|| id.clone());
     }
@@ -93,9 +97,7 @@ pub(crate) fn report(json: &[u8], config: &Config) -> Outcome<Report> {
 }
 
 fn said(field: &Field<'_>, config: &Config) -> Outcome<Said> {
-    const KNOWN: [&str; 7] =
-        ["id", "epoch", "outcome", "result", "result_base64", "error", "after"];
-    let mut object = field.object(&KNOWN)?;
+    let mut object = field.object(&RESULT)?;
     let lease = lease(field, &mut object)?;
     let outcome = object.take("outcome").ok_or_else(|| missing(field, "outcome"))?;
     let name = outcome.text()?;
@@ -110,8 +112,9 @@ fn said(field: &Field<'_>, config: &Config) -> Outcome<Said> {
             return Err(outcome.refused(format!("use {known}")));
         }
     };
-    let unused = KNOWN[3..].iter().filter(|name| !uses.contains(name));
-    if let Some(field) = unused.filter_map(|name| object.take(name)).next() {
+    // Those before are taken already.
+    let mut unused = RESULT.names().into_iter().filter(|name| !uses.contains(name));
+    if let Some(field) = unused.find_map(|name| object.take(name)) {
         return Err(field.refused(format!("has no meaning for the outcome {name}")));
     }
     let result = bytes(&mut object, "result", config)?;
@@ -131,11 +134,11 @@ fn said(field: &Field<'_>, config: &Config) -> Outcome<Said> {
 
 /// Reads the body of a heartbeat.
 pub(crate) fn pulse(worker: WorkerId, json: &[u8]) -> Outcome<Pulse> {
-    let mut object = Object::read(json, &["held"])?;
+    let mut object = Object::read(json, &PULSE)?;
     let (mut held, mut progress) = (Vec::new(), Vec::new());
     if let Some(field) = object.take("held") {
         for item in field.list()? {
-            let mut object = item.object(&["id", "epoch", "progress"])?;
+            let mut object = item.object(&HELD)?;
             let lease = lease(&item, &mut object)?;
             if let Some(field) = object.take("progress") {
                 let (fraction, note) = read_progress(&field)?;
@@ -152,7 +155,7 @@ fn read_progress(field: &Field<'_>) -> Outcome<(f64, String)> {
     if field.sort() != "an object" {
         return Ok((part(field)?, String::new()));
     }
-    let mut object = field.object(&["fraction", "note"])?;
+    let mut object = field.object(&PROGRESS)?;
     let fraction = object.take("fraction").ok_or_else(|| missing(field, "fraction"))?;
     Ok((part(&fraction)?, word(object.take("note"))?))
 }
@@ -220,28 +223,36 @@ fn queues(field: &Field<'_>) -> Outcome<Vec<(QueueName, u32)>> {
 }
 
 /// What a worker is given.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Leased")]
 pub(crate) struct Tasks<'a> {
     worker: Named<'a>,
     tasks: Vec<LeasedTask<'a>>,
     control: ControlOut,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Named<'a> {
+    #[schemars(with = "String")]
     id: &'a WorkerId,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LeasedTask<'a> {
     #[serde(flatten)]
     task: Task<'a>,
+    /// Good until then without another sign of life.
+    #[schemars(with = "Time")]
     lease_expires_at: Timestamp,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Control")]
 struct ControlOut {
+    #[schemars(with = "OrderWord")]
     state: RunOrder,
+    /// Seconds between signs of life.
+    #[schemars(with = "SecondsWord")]
     heartbeat: Seconds,
 }
 
@@ -263,16 +274,19 @@ impl<'a> Tasks<'a> {
 }
 
 /// What became of a report.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Results<'a> {
     results: Vec<ResultOut<'a>>,
     #[serde(flatten)]
     leased: Option<Tasks<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResultStatus")]
 struct ResultOut<'a> {
+    #[schemars(with = "String")]
     id: &'a TaskId,
+    #[schemars(extend("enum" = ["applied", "already", "lease-lost"]))]
     status: &'static str,
 }
 
@@ -295,10 +309,14 @@ fn status(applied: Applied) -> &'static str {
 }
 
 /// The answer to a heartbeat.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Told<'a> {
     control: ControlOut,
+    /// Runs to stop.
+    #[schemars(with = "Vec<String>")]
     cancel: &'a [TaskId],
+    /// Runs that belong to somebody else by now.
+    #[schemars(with = "Vec<String>")]
     lost: &'a [TaskId],
 }
 

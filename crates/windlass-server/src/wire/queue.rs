@@ -1,21 +1,26 @@
 //! A queue as the API tells it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::{QueueRecord, StateCounts};
 use windlass_core::{Priority, State, Timestamp};
 
+use super::words::{CountsWord, SecondsWord};
 use super::{Counts, Seconds};
 
 /// A queue in an answer.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Queue {
     name: String,
     paused: bool,
     /// Tasks by state.
+    #[schemars(with = "CountsWord")]
     depth: Counts,
     /// Pending tasks by priority.
+    #[schemars(with = "CountsWord")]
     pending: Counts,
     /// How long the oldest pending task has been so, in seconds; null when none is.
+    #[schemars(with = "Option<SecondsWord>")]
     oldest_age: Option<Seconds>,
 }
 

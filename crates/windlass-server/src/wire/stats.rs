@@ -1,13 +1,15 @@
 //! Counts of everything, and what a store is, as the API tells them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::{Durability, Profile, QueueRecord, StateCounts, WorkerRecord};
 
 use super::Counts;
 use super::queue::{add, by_state};
+use super::words::CountsWord;
 
 /// Counts of everything.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Stats {
     tasks: Tasks,
     queues: Queues,
@@ -15,30 +17,37 @@ pub(crate) struct Stats {
     store: StoreStats,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskStats")]
 struct Tasks {
     total: u64,
+    #[schemars(with = "CountsWord")]
     by_state: Counts,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "QueueStats")]
 struct Queues {
     total: usize,
     paused: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "WorkerStats")]
 struct Workers {
     live: usize,
     slots: u64,
     slots_used: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct StoreStats {
     name: &'static str,
+    /// `durable`, `window` or `volatile`.
     durability: &'static str,
+    /// What may be lost.
     loss: Option<String>,
+    /// What the store has mended while this process led.
     repairs_total: u64,
 }
 

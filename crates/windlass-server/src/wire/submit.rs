@@ -1,5 +1,7 @@
 //! A task as it is submitted.
 
+mod form;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,31 +15,10 @@ use windlass_core::unique::{Hold, OnConflict, Unique};
 use windlass_core::{Error, Kind, NewTask, QueueName, Result, Tag, limits};
 use windlass_engine::{Configure, Options};
 
+pub(crate) use self::form::SUBMIT;
+use self::form::{RETRY, UNIQUE};
 use crate::fields::{Field, Object};
 use crate::problem::{Outcome, Problem};
-
-/// Everything that a submit may say.
-const FIELDS: [&str; 19] = [
-    "type",
-    "payload",
-    "payload_base64",
-    "queue",
-    "priority",
-    "run_at",
-    "delay",
-    "max_retries",
-    "max_crashes",
-    "timeout",
-    "deadline",
-    "retry",
-    "idempotency_key",
-    "unique",
-    "retention",
-    "awaited",
-    "tags",
-    "metadata",
-    "traceparent",
-];
 
 /// The kind of tasks that name none.
 const DEFAULT_KIND: &str = "default";
@@ -61,7 +42,7 @@ pub(crate) struct FromHeaders {
 
 /// Reads a submit.
 pub(crate) fn read(json: &[u8], headers: FromHeaders, config: &Config) -> Outcome<NewTask> {
-    let mut object = Object::read(json, &FIELDS)?;
+    let mut object = Object::read(json, &SUBMIT)?;
     let mut options = Options::new();
     let kind = name(object.take("type"), Kind::new)?.unwrap_or_else(|| DEFAULT_KIND.into());
     if let Some(queue) = name(object.take("queue"), QueueName::new)? {
@@ -200,8 +181,7 @@ fn budget(field: &Field<'_>) -> Outcome<u32> {
 
 /// Fields that are not given are those of [`Backoff::default`], whatever the shape.
 fn backoff(field: &Field<'_>) -> Outcome<Backoff> {
-    const KNOWN: [&str; 6] = ["shape", "initial", "factor", "max", "step", "jitter"];
-    let mut object = field.object(&KNOWN)?;
+    let mut object = field.object(&RETRY)?;
     let shape = object.take("shape");
     let name = shape.as_ref().map_or(Ok("exponential".into()), Field::text)?;
     let used: &[&str] = match name.as_str() {
@@ -210,9 +190,8 @@ fn backoff(field: &Field<'_>) -> Outcome<Backoff> {
         "fixed" => &["initial", "jitter"],
         _ => return Err(Problem::field("retry.shape", "use exponential, linear or fixed")),
     };
-    if let Some(field) =
-        KNOWN[1..].iter().filter(|name| !used.contains(name)).find_map(|name| object.take(name))
-    {
+    let mut unused = RETRY.names().into_iter().filter(|name| !used.contains(name));
+    if let Some(field) = unused.find_map(|name| object.take(name)) {
         return Err(field.refused(format!("has no meaning for the shape {name}")));
     }
     let Backoff::Exponential { initial, factor, max, jitter } = Backoff::default() else {
@@ -233,7 +212,7 @@ fn backoff(field: &Field<'_>) -> Outcome<Backoff> {
 }
 
 fn unique(field: &Field<'_>) -> Outcome<Unique> {
-    let mut object = field.object(&["key", "for", "until", "on_conflict"])?;
+    let mut object = field.object(&UNIQUE)?;
     let key = object.take("key").map(|field| key(&field)).transpose()?;
     let hold = match (object.take("for"), object.take("until")) {
         (Some(time), None) => Hold::For(time.duration()?),

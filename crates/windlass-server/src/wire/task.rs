@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use windlass_core::task::Progress;
@@ -12,38 +13,67 @@ use windlass_core::{
 };
 
 use super::Seconds;
+use super::words::{Anything, EpochWord, PriorityWord, ProgressForm, SecondsWord, StateWord, Time};
 
 /// A task in an answer; what is not set is null.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Task<'a> {
+    #[schemars(with = "String")]
     id: &'a TaskId,
+    /// Which handler runs it.
     r#type: &'a str,
     queue: &'a str,
+    #[schemars(with = "PriorityWord")]
     priority: Priority,
+    #[schemars(with = "StateWord")]
     state: State,
+    /// Null in lists, and where it is not JSON.
+    #[schemars(with = "Anything")]
     payload: Option<&'a RawValue>,
+    /// A payload that is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
+    /// Runs that ended by themselves.
     attempts: u32,
+    /// Runs whose worker was lost.
     crashes: u32,
     max_retries: u32,
     max_crashes: u32,
+    /// Null in lists, and where it is not JSON.
+    #[schemars(with = "Anything")]
     result: Option<&'a RawValue>,
+    /// A result that is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     result_base64: Option<String>,
+    /// The last that any run said; null in lists but those of dead letters.
     error: Option<&'a str>,
+    #[schemars(with = "Option<String>")]
     worker_id: Option<&'a WorkerId>,
+    #[schemars(with = "Option<EpochWord>")]
     epoch: Option<Epoch>,
+    #[schemars(with = "Option<ProgressForm>")]
     progress: Option<&'a Progress>,
+    #[schemars(with = "Time")]
     created_at: Timestamp,
+    #[schemars(with = "Time")]
     updated_at: Timestamp,
+    #[schemars(with = "Option<Time>")]
     run_at: Option<Timestamp>,
+    #[schemars(with = "Option<Time>")]
     claimed_at: Option<Timestamp>,
+    /// Known once the run has ended.
+    #[schemars(with = "Option<Time>")]
     started_at: Option<Timestamp>,
+    /// Set in every final state.
+    #[schemars(with = "Option<Time>")]
     completed_at: Option<Timestamp>,
+    /// Longest run, in seconds.
+    #[schemars(with = "SecondsWord")]
     timeout: Seconds,
+    #[schemars(with = "Option<Time>")]
     deadline: Option<Timestamp>,
     idempotency_key: Option<&'a str>,
+    #[schemars(with = "Vec<String>")]
     tags: &'a [Tag],
     metadata: &'a BTreeMap<String, String>,
     traceparent: Option<&'a str>,

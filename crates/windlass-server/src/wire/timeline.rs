@@ -1,22 +1,31 @@
 //! The timeline of a task as the API tells it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::history::{Entry, Happening};
 use windlass_core::{Epoch, Timestamp, WorkerId};
 
+use super::words::{EpochWord, Time};
+
 /// One thing that happened to a task.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Event {
+    /// What, such as `submitted`, `claimed`, `failed`, `completed`.
+    #[schemars(with = "String")]
     event: Happening,
+    #[schemars(with = "Time")]
     at: Timestamp,
     attempt: Option<u32>,
+    #[schemars(with = "Option<EpochWord>")]
     epoch: Option<Epoch>,
+    #[schemars(with = "Option<String>")]
     worker_id: Option<WorkerId>,
     error: Option<String>,
     /// Who asked for it.
     by: Option<String>,
     /// How often it happened in a row, and when last.
     times: u64,
+    #[schemars(with = "Time")]
     last_at: Timestamp,
 }
 

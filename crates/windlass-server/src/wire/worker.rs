@@ -1,27 +1,35 @@
 //! A worker as the API tells it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::{RunOrder, WorkerRecord};
 use windlass_core::{QueueName, Timestamp, WorkerId};
 
 use super::Seconds;
+use super::words::{SecondsWord, Time};
 
 /// A worker in an answer.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Worker<'a> {
+    #[schemars(with = "String")]
     id: &'a WorkerId,
     name: &'a str,
     host: &'a str,
     pid: u32,
     version: &'a str,
+    #[schemars(with = "Vec<String>")]
     queues: &'a [QueueName],
     slots: u32,
     slots_used: u32,
     /// Tasks that it holds by the store's account.
     running: u64,
+    /// `run`, `pause`, `drain` or `gone`.
+    #[schemars(extend("enum" = ["run", "pause", "drain", "gone"]))]
     state: &'static str,
+    #[schemars(with = "Time")]
     started_at: Timestamp,
     /// Seconds since its last sign of life.
+    #[schemars(with = "SecondsWord")]
     heartbeat_age: Seconds,
 }
 

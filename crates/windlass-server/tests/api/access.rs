@@ -9,7 +9,20 @@ use windlass_testkit::faults::Method as Call;
 use crate::support::{Answer, Api, Server};
 
 /// What may be asked for without a token.
-const FOR_ALL: [&str; 6] = ["/healthz", "/readyz", "/version", "/", "/page.css", "/page.js"];
+const FOR_ALL: [&str; 12] = [
+    "/healthz",
+    "/readyz",
+    "/version",
+    "/",
+    "/page.css",
+    "/page.js",
+    "/api/v1/openapi.json",
+    "/api/docs",
+    "/api/docs.css",
+    "/api/docs.js",
+    "/problems",
+    "/problems/{slug}",
+];
 
 /// A server with a task, and a worker that runs another, in the queue `other`.
 struct Scene {
@@ -35,7 +48,7 @@ impl Scene {
 
     /// A request that would be fine for an operator.
     fn request(&self, route: &Route) -> (String, String) {
-        let path = route.path.replace("{queue}", "other");
+        let path = route.path.replace("{queue}", "other").replace("{slug}", "not-found");
         let id = if path.contains("/workers/") { &self.worker } else { &self.task };
         let id = if path.contains("/tokens/") { "001122334455" } else { id };
         let body = match (route.method.as_str(), route.path.as_str()) {

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod access;
+mod contract;
+mod document;
 mod pull;
 mod root;
 mod routes;

@@ -103,20 +103,31 @@ async fn an_outage_is_a_problem_that_tells_nothing_of_its_cause() {
 }
 
 #[tokio::test]
-async fn the_page_has_nothing_inline() {
+async fn pages_have_nothing_inline_and_nothing_from_elsewhere() {
     let api = Api::new();
-    let page = api.call(Method::GET, "/", None).await;
-    assert_eq!(page.status, 200);
-    for inline in ["style=", "<style", "onclick", "<script>"] {
-        assert!(!page.text.contains(inline), "{inline}");
+    let pages = [
+        ("/", vec!["/page.css", "/page.js"]),
+        ("/api/docs", vec!["/page.css", "/api/docs.css", "/api/docs.js"]),
+        ("/problems", vec!["/page.css", "/api/docs.css"]),
+    ];
+    for (path, assets) in pages {
+        let page = api.call(Method::GET, path, None).await;
+        assert_eq!(page.status, 200);
+        for inline in ["style=", "<style", "onclick", "<script>", "http://", "https://"] {
+            assert!(!page.text.contains(inline), "{path}: {inline}");
+        }
+        for asset in assets {
+            assert!(page.text.contains(asset));
+            assert_eq!(api.call(Method::GET, asset, None).await.status, 200);
+        }
     }
-    for asset in ["/page.css", "/page.js"] {
-        assert!(page.text.contains(asset));
-        assert_eq!(api.call(Method::GET, asset, None).await.status, 200);
+    for path in ["/page.js", "/api/docs.js"] {
+        let script = api.call(Method::GET, path, None).await.text;
+        assert!(!script.contains("localStorage"));
+        for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+            assert!(!script.contains(markup), "{path}: {markup}");
+        }
     }
     let script = api.call(Method::GET, "/page.js", None).await.text;
-    assert!(script.contains("sessionStorage") && !script.contains("localStorage"));
-    for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
-        assert!(!script.contains(markup), "{markup}");
-    }
+    assert!(script.contains("sessionStorage"));
 }

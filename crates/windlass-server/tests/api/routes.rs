@@ -193,6 +193,8 @@ async fn a_cancel_is_done_requested_or_refused() {
     let cancelled = api.post(&format!("/tasks/{waiting}/cancel"), "").await.is(200);
     assert_eq!((&cancelled["id"], &cancelled["state"]), (&json!(waiting), &json!("cancelled")));
     api.delete(&format!("/tasks/{waiting}")).await.is_problem(409, "state-conflict");
+    let cancel = format!("/tasks/{waiting}/cancel");
+    api.post(&cancel, "").await.is_problem(409, "state-conflict");
     let running = api.submit("{}").await;
     api.claim("hand-1").await;
     assert_eq!(api.delete(&format!("/tasks/{running}")).await.is(202)["state"], "running");

@@ -111,6 +111,9 @@ async fn null_counts_as_not_given() {
 async fn a_priority_may_be_a_number() {
     let task = Api::new().post("/tasks", r#"{"priority":3}"#).await.is(201);
     assert_eq!(task["priority"], "critical");
+    // To JSON, 3.0 is the same number.
+    let task = Api::new().post("/tasks", r#"{"priority":3.0,"max_retries":7.0}"#).await.is(201);
+    assert_eq!((&task["priority"], &task["max_retries"]), (&json!("critical"), &json!(7)));
 }
 
 #[tokio::test]
@@ -200,6 +203,8 @@ async fn bad_durations_are_refused() {
         }
     }
     refused(r#"{"timeout":0}"#, "timeout", "longer than zero").await;
+    refused(r#"{"delay":3153600001}"#, "delay", "hundred years").await;
+    refused(r#"{"delay":"900000h"}"#, "delay", "hundred years").await;
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ use windlass_server::{App, Bounds, Listener, Method};
 use windlass_testkit::faults::{Faults, FaultyStore};
 use windlass_testkit::fleet;
 
+use crate::contract;
+
 /// An API without a socket.
 pub(crate) struct Api {
     pub(crate) app: App,
@@ -87,8 +89,10 @@ impl Api {
 
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&str>) -> Answer {
         let body = body.map(|text| Bytes::copy_from_slice(text.as_bytes()));
-        let (status, body) = self.app.call(method, path, body).await;
-        Answer { status, text: String::from_utf8(body.to_vec()).unwrap() }
+        let (status, body) = self.app.call(method.clone(), path, body).await;
+        let answer = Answer { status, text: String::from_utf8(body.to_vec()).unwrap() };
+        contract::check(method.as_str(), path, &answer).await;
+        answer
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -172,7 +176,9 @@ impl Server {
                 .as_bytes(),
             )
             .await;
-        parse(&text)
+        let (head, answer) = parse(&text);
+        contract::check(method, path, &answer).await;
+        (head, answer)
     }
 }
 
