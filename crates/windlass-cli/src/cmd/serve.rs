@@ -86,9 +86,8 @@ impl Address {
     pub(super) async fn listen(&self, config: &Config) -> Done<Listener> {
         let tls = tls(config)?;
         let bounds = Bounds { connections_max: connections_max(config), ..Bounds::default() };
-        let listener =
-            bind(SocketAddr::new(config.server.bind, config.server.port), "--port").await?;
-        let listener = listener.bounds(bounds);
+        let address = SocketAddr::new(config.server.bind, config.server.port);
+        let listener = bind(address, "--port").await?.bounds(bounds);
         let listener = if self.insecure { listener.insecure() } else { listener };
         Ok(match tls {
             Some(tls) => listener.tls(tls),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use tokio_util::sync::CancellationToken;
 use windlass::Priority;
 use windlass::core::config::Layer;
-use windlass_server::{App, Bounds, Listener};
+use windlass_server::{App, Listener};
 
 use super::Globals;
 use super::serve::{bind, refuse_server};
@@ -33,9 +33,6 @@ WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment. It ends w
 (its standard output is the result), 65 for discard, 75 to be run again in 10 s; anything else has
 failed (the end of its standard error is the error) and is retried.";
 
-/// Who asks a worker for metrics are few, and its open files are for its tasks.
-const METRICS_CONNECTIONS_MAX: usize = 64;
-
 /// Which tasks to run, and how.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -59,9 +56,9 @@ pub(crate) struct Args {
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
-    webhooks: Webhooks,
-    #[command(flatten)]
     metrics: MetricsAddress,
+    #[command(flatten)]
+    webhooks: Webhooks,
 }
 
 /// Where a worker tells its metrics.
@@ -95,9 +92,7 @@ impl MetricsAddress {
     async fn listen(&self, settings: &Settings) -> Done<Option<Listener>> {
         let wanted = &settings.config.metrics;
         let Some(port) = wanted.port else { return Ok(None) };
-        let bounds = Bounds { connections_max: METRICS_CONNECTIONS_MAX, ..Bounds::default() };
-        let address = SocketAddr::new(wanted.bind, port);
-        let listener = bind(address, "--metrics-port").await?.bounds(bounds);
+        let listener = bind(SocketAddr::new(wanted.bind, port), "--metrics-port").await?;
         Ok(Some(if self.insecure { listener.insecure() } else { listener }))
     }
 }
@@ -128,8 +123,8 @@ impl Webhooks {
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     refuse_server(globals)?;
-    let flags = args.webhooks.layers().into_iter().chain(args.metrics.layers());
-    let settings = Settings::gather(globals, flags.collect())?;
+    let layers = args.metrics.layers().into_iter().chain(args.webhooks.layers()).collect();
+    let settings = Settings::gather(globals, layers)?;
     let webhook = Webhook::new(&settings.config.webhook)?;
     let listener = args.metrics.listen(&settings).await?;
     let client = client(&settings, Access::Write).await?;

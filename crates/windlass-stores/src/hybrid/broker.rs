@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
@@ -44,7 +44,19 @@ pub(super) struct Broker {
     /// The numbers of the queues that someone here waits for.
     numbers: Mutex<HashMap<QueueName, i32>>,
     /// What became of references that workers here took, and the broker does not know yet.
-    unsettled: Mutex<HashMap<WorkerId, Vec<(Settled, String)>>>,
+    unsettled: Mutex<HashMap<WorkerId, Unsettled>>,
+}
+
+/// What became of references, and since when that is untold.
+struct Unsettled {
+    since: Instant,
+    all: Vec<(Settled, String)>,
+}
+
+impl Default for Unsettled {
+    fn default() -> Self {
+        Self { since: Instant::now(), all: Vec::new() }
+    }
 }
 
 /// How a broker stands with this process: all its connections know it.
@@ -211,7 +223,8 @@ impl Broker {
         wanted: Amount,
         shares: &[Share],
     ) -> Result<Taken> {
-        let settled = self.unsettled.lock().remove(worker).unwrap_or_default();
+        let untold = self.unsettled.lock().remove(worker);
+        let settled = untold.map(|untold| untold.all).unwrap_or_default();
         let call = scripts::TAKE.on(&[&self.stem]).arg(worker.as_str());
         let call = call.arg(wanted.tasks).arg(wanted.suspects);
         let mut call = call.arg(i32::from(wanted.looks_back)).arg(settled.len());
@@ -228,7 +241,7 @@ impl Broker {
             Ok(reply) => reply,
             Err(error) => {
                 // Told again with the next take; twice does no harm.
-                self.unsettled.lock().entry(worker.clone()).or_default().extend(settled);
+                self.unsettled.lock().entry(worker.clone()).or_default().all.extend(settled);
                 return Err(error);
             }
         };
@@ -247,7 +260,7 @@ impl Broker {
                 None => {
                     tracing::warn!(text, broker = self.name, "what is no reference is dropped");
                     let gone = (Settled::Gone, text);
-                    self.unsettled.lock().entry(worker.clone()).or_default().push(gone);
+                    self.unsettled.lock().entry(worker.clone()).or_default().all.push(gone);
                 }
             }
         }
@@ -265,25 +278,27 @@ impl Broker {
             settled.iter().any(|(how, _)| matches!(how, Settled::Waits | Settled::Paused));
         let is_first = {
             let mut unsettled = self.unsettled.lock();
-            let all = unsettled.entry(worker.clone()).or_default();
-            let is_first = all.is_empty();
-            all.extend(settled.iter().map(|(how, one)| (*how, reference::write(one))));
+            let untold = unsettled.entry(worker.clone()).or_default();
+            let is_first = untold.all.is_empty();
+            untold.all.extend(settled.iter().map(|(how, one)| (*how, reference::write(one))));
             is_first
         };
         if is_urgent {
-            self.flush(worker).await;
+            self.flush(worker, Duration::ZERO).await;
         } else if is_first && let Some(this) = self.this.upgrade() {
             let worker = worker.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(SETTLE_AFTER).await;
-                this.flush(&worker).await;
+                this.flush(&worker, SETTLE_AFTER).await;
             });
         }
     }
 
-    /// Tells what became of references, if that is still untold.
-    async fn flush(&self, worker: &WorkerId) {
-        let is_untold = self.unsettled.lock().contains_key(worker);
+    /// Tells what became of references, if that has been untold for so long: a take has told what was
+    /// there before, and what came after it waits for the next.
+    async fn flush(&self, worker: &WorkerId, age: Duration) {
+        let is_old = |untold: &Unsettled| untold.since.elapsed() >= age;
+        let is_untold = self.unsettled.lock().get(worker).is_some_and(is_old);
         if is_untold && !self.is_away() {
             // A failure is noted where it is met, and the rest kept.
             drop(self.take(worker, Amount::default(), &[]).await);

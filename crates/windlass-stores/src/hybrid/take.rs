@@ -87,6 +87,7 @@ impl Shared {
     /// Takes references, in the order of claiming. Steps that follow each other at one broker are one call.
     pub(super) async fn take(&self, params: &ClaimParams, looks_back: bool) -> Result<Haul> {
         self.wishes.note(params);
+        self.ledger.rests_handed_out().await;
         let queues = params.quotas.iter().map(|quota| quota.queue.clone()).collect();
         let numbers = self.ledger.queue_numbers(queues).await?;
         let mut taking = Taking {

@@ -96,6 +96,13 @@ impl PostgresStore {
         self.run(|shared| async move { shared.apply_by(&params, Some(&references)).await }).await
     }
 
+    /// Ends when what claims have left over is with its brokers.
+    pub(crate) async fn rests_handed_out(&self) {
+        if let Some(outbox) = &self.shared.options.outbox {
+            outbox.rests_handed_out().await;
+        }
+    }
+
     /// Which of these workers are gone.
     pub(crate) async fn gone_among(&self, workers: Vec<String>) -> Result<Vec<String>> {
         self.run(|shared| async move {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 use tokio_postgres::Row as SqlRow;
 use windlass_core::Result;
 
@@ -72,6 +73,8 @@ pub(crate) struct Outbox {
     arrived: Mutex<Arrived>,
     /// Someone who pushes nothing has told of work.
     is_told: AtomicBool,
+    /// Rests of claims that are on their way to their brokers.
+    rests: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// References that are with their brokers and still in the outbox.
@@ -87,7 +90,7 @@ impl Outbox {
         let options = Arc::new(PostgresOptions { outbox: None, ..options.clone() });
         let link = Link::new(options, Purpose::Hot, || {});
         let (arrived, is_told) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(Self { carrier, link, arrived, is_told })
+        Arc::new(Self { carrier, link, arrived, is_told, rests: Mutex::default() })
     }
 
     /// True while every broker is there.
@@ -112,6 +115,26 @@ impl Outbox {
         }
         let arrived = self.carrier.carry(made).await;
         self.forget(arrived);
+    }
+
+    /// Hands out what a claim has left over, while its tasks are on their way to run.
+    pub(super) fn hand_out_rests(self: &Arc<Self>, rests: Vec<Made>) {
+        if rests.is_empty() {
+            return;
+        }
+        let outbox = Arc::clone(self);
+        let handing_out = tokio::spawn(async move { outbox.hand_out(rests).await });
+        self.rests.lock().push(handing_out);
+    }
+
+    /// Ends when the rests of all claims before are with their brokers, so that the next claim finds what
+    /// comes first.
+    pub(super) async fn rests_handed_out(&self) {
+        let rests = std::mem::take(&mut *self.rests.lock());
+        for rest in rests {
+            // One that panicked is in the outbox still.
+            drop(rest.await);
+        }
     }
 
     /// Has what arrived removed from the outbox. While one removal is under way, the next collects.
