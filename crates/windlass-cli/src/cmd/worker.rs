@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use tokio_util::sync::CancellationToken;
 use windlass::Priority;
 use windlass::core::config::Layer;
-use windlass_server::{App, Listener};
+use windlass_server::{App, Bounds, Listener};
 
 use super::Globals;
 use super::serve::{bind, refuse_server};
@@ -61,6 +61,9 @@ pub(crate) struct Args {
     webhooks: Webhooks,
 }
 
+/// Connections at a time to a worker's metrics.
+const SCRAPERS_MAX: usize = 64;
+
 /// Where a worker tells its metrics.
 #[derive(clap::Args)]
 struct MetricsAddress {
@@ -92,7 +95,9 @@ impl MetricsAddress {
     async fn listen(&self, settings: &Settings) -> Done<Option<Listener>> {
         let wanted = &settings.config.metrics;
         let Some(port) = wanted.port else { return Ok(None) };
-        let listener = bind(SocketAddr::new(wanted.bind, port), "--metrics-port").await?;
+        let address = SocketAddr::new(wanted.bind, port);
+        let bounds = Bounds { connections_max: SCRAPERS_MAX, ..Bounds::default() };
+        let listener = bind(address, "--metrics-port").await?.bounds(bounds);
         Ok(Some(if self.insecure { listener.insecure() } else { listener }))
     }
 }
