@@ -170,6 +170,7 @@ macro_rules! conformance {
                 a_fraction_of_a_millisecond_is_waited_for_in_full,
                 a_very_long_delay_does_not_overflow_into_the_past,
                 promote_takes_retrying_and_scheduled_tasks_alike,
+                what_is_due_at_the_same_time_becomes_pending_in_the_order_of_submits,
                 promote_changes_no_counter_of_the_task,
                 promote_in_small_pieces_takes_the_longest_due_first,
                 promote_tells_when_the_next_task_is_due,

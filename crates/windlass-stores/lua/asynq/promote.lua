@@ -7,12 +7,13 @@ local due, skipped, ready = {}, 0, {}
 for _, place in ipairs({ 'scheduled', 'retry' }) do
   local found = call('ZRANGEBYSCORE', queue .. place, '-inf', second, 'WITHSCORES', 'LIMIT', 0, limit)
   for i = 1, #found, 2 do
-    due[#due + 1] = { tonumber(found[i + 1]), found[i], place, #due }
+    due[#due + 1] = { tonumber(found[i + 1]), found[i], place }
   end
 end
 table.sort(due, function(one, other)
   if one[1] ~= other[1] then return one[1] < other[1] end
-  return one[4] < other[4]
+  -- Of one second, as in each set: ids of windlass grow with time.
+  return one[2] < other[2]
 end)
 for i = 1, math.min(#due, limit) do
   local score, id, place = unpack(due[i])

@@ -76,6 +76,16 @@ pub async fn a_very_long_delay_does_not_overflow_into_the_past(s: Scene) {
     s.expect(&id, State::Scheduled, "not within a hundred years").await;
 }
 
+pub async fn what_is_due_at_the_same_time_becomes_pending_in_the_order_of_submits(s: Scene) {
+    let run = s.start(draft()).await;
+    s.finish_as(&run, failed("boom"), State::Retrying).await;
+    let scheduled = s.submit(draft().after(SECOND * 10)).await;
+    s.advance(SECOND * 10 + s.capabilities().schedule_resolution);
+    s.promote().await;
+    let worker = s.worker().await;
+    assert_eq!(s.claim_ids(&worker, 9).await, [run.id.clone(), scheduled]);
+}
+
 pub async fn promote_takes_retrying_and_scheduled_tasks_alike(s: Scene) {
     let run = s.start(draft()).await;
     s.finish_as(&run, failed("boom"), State::Retrying).await;
