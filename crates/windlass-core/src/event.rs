@@ -1,9 +1,6 @@
 //! Live events: what watchers are told as it happens. The complete account is the task's timeline;
 //! events may have holes, and say so with [`EventKind::Gap`].
 
-use std::pin::Pin;
-
-use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
@@ -65,15 +62,3 @@ pub struct EventTask {
     /// Its last claim; together with the event's place in the life cycle, watchers order by it.
     pub epoch: Option<Epoch>,
 }
-
-/// Which events a watcher wants.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EventFilter {
-    /// Only this queue.
-    pub queue: Option<QueueName>,
-    /// Only these kinds of event; all when empty.
-    pub kinds: Vec<EventKind>,
-}
-
-/// Events as they come.
-pub type EventStream = Pin<Box<dyn Stream<Item = Event> + Send>>;

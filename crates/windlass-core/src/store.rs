@@ -39,7 +39,7 @@ pub use claim::{Claim, ClaimParams, PrioritySet, Quota};
 pub use document::{AUDIT, Audit, DocQuery, Document, SaveDoc, Saved};
 pub use insert::{Inserted, Reservation};
 pub use lead::{Bid, Duty, DutyReport, Leadership, Term};
-pub use live::{SeriesParams, SeriesPoint, WaitParams, Wake, WakeMark};
+pub use live::{BROADCAST_BYTES_MAX, Broadcast, BroadcastStream, WaitParams, Wake, WakeMark};
 pub use presence::{
     Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
 };
@@ -50,7 +50,6 @@ pub use profile::{
 pub use read::{Filter, GetParams, ListParams, Page, Parts, QueueRecord, StateCounts};
 
 use crate::error::Result;
-use crate::event::{EventFilter, EventStream};
 use crate::task::{NewTask, TaskId, TaskRecord};
 use crate::worker::WorkerId;
 
@@ -176,16 +175,20 @@ pub trait Store: Any + Send + Sync {
     /// All registered workers, and those that left or were declared lost within the last hour, by id.
     async fn workers(&self) -> Result<Vec<WorkerRecord>>;
 
-    /// Statistics by minute. Part of a later step: answers
-    /// [`crate::ErrorKind::Unsupported`] until then.
-    async fn series(&self, params: SeriesParams) -> Result<Vec<SeriesPoint>>;
-
     /// Reads small documents (tokens, schedules, limits, settings, audit), by key.
     async fn load(&self, query: DocQuery) -> Result<Vec<Document>>;
 
     /// Writes or removes one document, if its version is still the expected one.
     async fn save(&self, save: SaveDoc) -> Result<Saved>;
 
-    /// Live events. Part of a later step: answers [`crate::ErrorKind::Unsupported`] until then.
-    async fn subscribe(&self, filter: EventFilter) -> Result<EventStream>;
+    /// Tells messages to everyone who has subscribed, here and in other processes, in the order given.
+    /// Nothing is kept: who subscribes later does not hear them, and who is away hears
+    /// [`Broadcast::Gap`] instead. A message above [`BROADCAST_BYTES_MAX`] is
+    /// [`crate::ErrorKind::Invalid`], and none is told.
+    async fn publish(&self, messages: Vec<String>) -> Result<()>;
+
+    /// Hears every message that is published after this returns, its own process's too. The stream does not
+    /// end: it finds its way back to the store by itself, with [`Broadcast::Gap`] before what comes next.
+    /// A subscriber that does not read is not waited for: it finds a gap. Dropping the stream ends it.
+    async fn subscribe(&self) -> Result<BroadcastStream>;
 }

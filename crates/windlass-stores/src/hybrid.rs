@@ -21,12 +21,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
-    Applied, ApplyParams, ApplyReply, Beat, Bid, BrokerState, ChangeParams, ChangeReply, Claim,
-    ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
-    Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation, RunOrder,
-    SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake, WorkerRecord,
+    Applied, ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, BrokerState, ChangeParams,
+    ChangeReply, Claim, ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams,
+    Inserted, Inspection, Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord,
+    Reservation, RunOrder, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::{Claimed, NewTask, Result, Store, TaskId, TaskRecord, Transition, WorkerId};
 
@@ -325,10 +324,6 @@ impl Store for HybridStore {
         self.shared.ledger.workers().await
     }
 
-    async fn series(&self, params: SeriesParams) -> Result<Vec<SeriesPoint>> {
-        self.shared.ledger.series(params).await
-    }
-
     async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
         self.shared.ledger.load(query).await
     }
@@ -337,7 +332,11 @@ impl Store for HybridStore {
         self.shared.ledger.save(save).await
     }
 
-    async fn subscribe(&self, filter: EventFilter) -> Result<EventStream> {
-        self.shared.ledger.subscribe(filter).await
+    async fn publish(&self, messages: Vec<String>) -> Result<()> {
+        self.shared.ledger.publish(messages).await
+    }
+
+    async fn subscribe(&self) -> Result<BroadcastStream> {
+        self.shared.ledger.subscribe().await
     }
 }

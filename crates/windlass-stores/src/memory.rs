@@ -24,13 +24,11 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use uuid::Uuid;
 use windlass_core::config::Config;
-use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
-    ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
-    ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams, Inserted,
-    Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
-    RETENTION_DEFAULT, Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake,
-    WorkerRecord,
+    ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, Capabilities, ChangeParams, ChangeReply,
+    Claim, ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams,
+    Inserted, Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile,
+    QueueRecord, RETENTION_DEFAULT, Reservation, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
 use windlass_core::{Clock, Error, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
@@ -95,8 +93,7 @@ impl Store for MemoryStore {
                 forgets_at_once: false,
                 is_shared: false,
                 has_transactions: false,
-                has_events: false,
-                has_series: false,
+                has_broadcasts: false,
             },
             durability: Durability::Volatile,
             retention_default: RETENTION_DEFAULT,
@@ -202,10 +199,6 @@ impl Store for MemoryStore {
         Ok(self.shared.model.lock().workers())
     }
 
-    async fn series(&self, _params: SeriesParams) -> Result<Vec<SeriesPoint>> {
-        Err(Error::unsupported("statistics by minute in memory"))
-    }
-
     async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
         Ok(self.shared.model.lock().load(&query))
     }
@@ -214,7 +207,11 @@ impl Store for MemoryStore {
         Ok(self.change(|model| model.save(save)))
     }
 
-    async fn subscribe(&self, _filter: EventFilter) -> Result<EventStream> {
-        Err(Error::unsupported("live events in memory"))
+    async fn publish(&self, _messages: Vec<String>) -> Result<()> {
+        Err(Error::unsupported("broadcasts in memory"))
+    }
+
+    async fn subscribe(&self) -> Result<BroadcastStream> {
+        Err(Error::unsupported("broadcasts in memory"))
     }
 }

@@ -52,13 +52,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use uuid::Uuid;
-use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
-    ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
-    ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams, Inserted,
-    Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
-    RETENTION_DEFAULT, Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake,
-    WorkerRecord,
+    ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, Capabilities, ChangeParams, ChangeReply,
+    Claim, ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams,
+    Inserted, Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile,
+    QueueRecord, RETENTION_DEFAULT, Reservation, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
 use windlass_core::{Error, NewTask, Result, Store, TaskId, TaskRecord, Timestamp, WorkerId};
@@ -287,8 +285,7 @@ impl Store for PostgresStore {
                 forgets_at_once: false,
                 is_shared: true,
                 has_transactions: true,
-                has_events: false,
-                has_series: false,
+                has_broadcasts: false,
             },
             durability: match options.is_durable {
                 true => Durability::Durable,
@@ -397,10 +394,6 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn series(&self, _params: SeriesParams) -> Result<Vec<SeriesPoint>> {
-        Err(Error::unsupported("statistics by minute in postgres"))
-    }
-
     async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
         read!(self, |shared, session| document::load(session, &query)).await
     }
@@ -415,7 +408,11 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn subscribe(&self, _filter: EventFilter) -> Result<EventStream> {
-        Err(Error::unsupported("live events in postgres"))
+    async fn publish(&self, _messages: Vec<String>) -> Result<()> {
+        Err(Error::unsupported("broadcasts in postgres"))
+    }
+
+    async fn subscribe(&self) -> Result<BroadcastStream> {
+        Err(Error::unsupported("broadcasts in postgres"))
     }
 }

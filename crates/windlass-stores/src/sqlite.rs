@@ -37,13 +37,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use uuid::Uuid;
-use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
-    ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
-    ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams, Inserted,
-    Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
-    RETENTION_DEFAULT, Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake,
-    WorkerRecord,
+    ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, Capabilities, ChangeParams, ChangeReply,
+    Claim, ClaimParams, Depth, DocQuery, Document, Durability, Duty, DutyReport, GetParams,
+    Inserted, Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile,
+    QueueRecord, RETENTION_DEFAULT, Reservation, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
 use windlass_core::{
@@ -211,8 +209,7 @@ impl Store for SqliteStore {
                 forgets_at_once: false,
                 is_shared: is_file,
                 has_transactions: is_file,
-                has_events: false,
-                has_series: false,
+                has_broadcasts: false,
             },
             durability: match (is_file, options.is_durable) {
                 (false, _) => Durability::Volatile,
@@ -345,10 +342,6 @@ impl Store for SqliteStore {
         self.shared.readers.read(read::workers).await
     }
 
-    async fn series(&self, _params: SeriesParams) -> Result<Vec<SeriesPoint>> {
-        Err(Error::unsupported("statistics by minute in sqlite"))
-    }
-
     async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
         self.shared.readers.read(move |connection, _| document::load(connection, &query)).await
     }
@@ -357,7 +350,11 @@ impl Store for SqliteStore {
         self.write(1, move |tx| tx.save(&save)).await
     }
 
-    async fn subscribe(&self, _filter: EventFilter) -> Result<EventStream> {
-        Err(Error::unsupported("live events in sqlite"))
+    async fn publish(&self, _messages: Vec<String>) -> Result<()> {
+        Err(Error::unsupported("broadcasts in sqlite"))
+    }
+
+    async fn subscribe(&self) -> Result<BroadcastStream> {
+        Err(Error::unsupported("broadcasts in sqlite"))
     }
 }

@@ -401,8 +401,7 @@ macro_rules! conformance {
                 a_wait_that_is_dropped_takes_no_wake_up_from_others,
             }
             profile {
-                statistics_work_or_are_unsupported_as_the_profile_says,
-                live_events_work_or_are_unsupported_as_the_profile_says,
+                broadcasts_work_or_are_unsupported_as_the_profile_says,
                 the_profile_names_the_store_and_its_limits,
                 a_ping_tells_the_stores_time_and_finds_no_problem,
                 a_shared_store_shows_the_same_data_everywhere,

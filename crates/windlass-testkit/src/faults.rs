@@ -36,9 +36,9 @@ pub enum Method {
     List,
     Queues,
     Workers,
-    Series,
     Load,
     Save,
+    Publish,
     Subscribe,
 }
 

@@ -1,9 +1,11 @@
-//! Parameters and answers of `wait` and `series`.
+//! Parameters and answers of `wait`, and what `subscribe` brings.
 
+use std::pin::Pin;
 use std::time::Duration;
 
-use crate::clock::Timestamp;
-use crate::name::{Kind, QueueName};
+use futures_core::Stream;
+
+use crate::name::QueueName;
 use crate::task::TaskId;
 use crate::worker::WorkerId;
 
@@ -40,24 +42,17 @@ pub enum Wake {
     TimedOut,
 }
 
-/// Which statistics.
+/// Longest message that [`super::Store::publish`] takes: what PostgreSQL can carry in one notification.
+pub const BROADCAST_BYTES_MAX: usize = 7_000;
+
+/// What a subscriber hears.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeriesParams {
-    /// Only this queue.
-    pub queue: Option<QueueName>,
-    /// Only this kind.
-    pub kind: Option<Kind>,
-    /// How many minutes back.
-    pub minutes: u32,
+pub enum Broadcast {
+    /// A message, as it was published.
+    Said(String),
+    /// Messages may have been missed here: the way to the store was cut, or the subscriber was too slow.
+    Gap,
 }
 
-/// One minute of statistics.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SeriesPoint {
-    /// The start of the minute.
-    pub at: Timestamp,
-    /// Runs that succeeded.
-    pub completed: u64,
-    /// Runs that failed.
-    pub failed: u64,
-}
+/// Messages as they come.
+pub type BroadcastStream = Pin<Box<dyn Stream<Item = Broadcast> + Send>>;

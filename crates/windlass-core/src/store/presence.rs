@@ -97,8 +97,6 @@ pub struct Orders {
     pub lost: Vec<Lease>,
     /// Unknown to the worker and given back: what `held` did not name.
     pub given_back: Vec<TaskId>,
-    /// Whether anyone listens to live events.
-    pub is_events_wanted: bool,
     /// The store's clock.
     pub now: Timestamp,
     /// For a [`super::Store::wait`] for later orders.

@@ -44,10 +44,8 @@ pub struct Capabilities {
     pub is_shared: bool,
     /// A task can be submitted or completed in the caller's own transaction.
     pub has_transactions: bool,
-    /// `subscribe` works.
-    pub has_events: bool,
-    /// `series` works.
-    pub has_series: bool,
+    /// `publish` and `subscribe` work, and reach every process that uses the store.
+    pub has_broadcasts: bool,
 }
 
 /// In what order a store lists tasks.

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
-    ApplyParams, ApplyReply, Beat, Bid, ChangeParams, ChangeReply, Claim, ClaimParams, Depth,
-    DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection, Leadership, ListParams,
-    Order, Orders, Page, Profile, QueueRecord, Reservation, SaveDoc, Saved, SeriesParams,
-    SeriesPoint, WaitParams, Wake, WorkerRecord,
+    ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, ChangeParams, ChangeReply, Claim,
+    ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
+    Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation, SaveDoc, Saved,
+    WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::{NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
@@ -148,10 +147,6 @@ impl Store for Watched {
         self.timed("workers", self.inner.workers()).await
     }
 
-    async fn series(&self, params: SeriesParams) -> Result<Vec<SeriesPoint>> {
-        self.timed("series", self.inner.series(params)).await
-    }
-
     async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
         self.timed("load", self.inner.load(query)).await
     }
@@ -160,7 +155,11 @@ impl Store for Watched {
         self.timed("save", self.inner.save(save)).await
     }
 
-    async fn subscribe(&self, filter: EventFilter) -> Result<EventStream> {
-        self.inner.subscribe(filter).await
+    async fn publish(&self, messages: Vec<String>) -> Result<()> {
+        self.timed("publish", self.inner.publish(messages)).await
+    }
+
+    async fn subscribe(&self) -> Result<BroadcastStream> {
+        self.inner.subscribe().await
     }
 }

@@ -48,7 +48,7 @@ impl Model {
             .filter(|record| record.is_cancel_requested)
             .filter_map(|record| Some(Lease { task: record.id.clone(), epoch: record.epoch? }))
             .collect();
-        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now, mark })
+        Ok(Orders { order, cancels, lost, given_back, now, mark })
     }
 
     pub(super) fn leave(&mut self, worker: &WorkerId) -> u64 {

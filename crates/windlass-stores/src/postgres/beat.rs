@@ -82,7 +82,6 @@ impl Shared {
             cancels: cancels.collect(),
             lost,
             given_back,
-            is_events_wanted: false,
             now,
             mark,
         };

@@ -37,13 +37,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
-    ApplyParams, ApplyReply, Beat, Bid, Capabilities, ChangeParams, ChangeReply, Claim,
-    ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
-    Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
-    RETENTION_DEFAULT, Reservation, SaveDoc, Saved, SeriesParams, SeriesPoint, WaitParams, Wake,
-    WorkerRecord,
+    ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, Capabilities, ChangeParams, ChangeReply,
+    Claim, ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted,
+    Inspection, Leadership, ListOrder, ListParams, Order, Orders, Page, Profile, QueueRecord,
+    RETENTION_DEFAULT, Reservation, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
 use windlass_core::{
@@ -134,8 +132,7 @@ impl Store for StreamsStore {
                 forgets_at_once: false,
                 is_shared: true,
                 has_transactions: false,
-                has_events: false,
-                has_series: false,
+                has_broadcasts: false,
             },
             durability: common.facts.durability.clone(),
             retention_default: RETENTION_DEFAULT,
@@ -228,10 +225,6 @@ impl Store for StreamsStore {
         self.shared.workers().await
     }
 
-    async fn series(&self, _params: SeriesParams) -> Result<Vec<SeriesPoint>> {
-        Err(Error::unsupported("statistics by minute in redis"))
-    }
-
     async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
         self.shared.fleet.load(&query).await
     }
@@ -240,7 +233,11 @@ impl Store for StreamsStore {
         self.shared.fleet.save(&save).await
     }
 
-    async fn subscribe(&self, _filter: EventFilter) -> Result<EventStream> {
-        Err(Error::unsupported("live events in redis"))
+    async fn publish(&self, _messages: Vec<String>) -> Result<()> {
+        Err(Error::unsupported("broadcasts in redis"))
+    }
+
+    async fn subscribe(&self) -> Result<BroadcastStream> {
+        Err(Error::unsupported("broadcasts in redis"))
     }
 }

@@ -52,7 +52,7 @@ impl Tx<'_> {
             .map(|task| Lease { task: task.task, epoch: task.epoch })
             .collect();
         let (order, now) = (read_order(&order), self.now);
-        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now, mark })
+        Ok(Orders { order, cancels, lost, given_back, now, mark })
     }
 
     pub(super) fn leave(&mut self, worker: &WorkerId) -> Result<u64> {

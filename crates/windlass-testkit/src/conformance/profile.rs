@@ -1,28 +1,19 @@
 //! Profile: what a store cannot do it says, in its capabilities and when asked.
 
-use windlass_core::event::EventFilter;
-use windlass_core::store::{Depth, Durability, SeriesParams, Severity};
+use windlass_core::store::{Depth, Durability, Severity};
 use windlass_core::{ErrorKind, State};
 
 use crate::draft::draft;
 use crate::scene::{LEASE, MS, SECOND, Scene};
 
-pub async fn statistics_work_or_are_unsupported_as_the_profile_says(s: Scene) {
-    let params = SeriesParams { queue: None, kind: None, minutes: 5 };
-    let answer = s.store.series(params).await;
-    let refused = answer.err().map(|error| error.kind());
-    match s.capabilities().has_series {
-        true => assert_eq!(refused, None),
-        false => assert_eq!(refused, Some(ErrorKind::Unsupported)),
-    }
-}
-
-pub async fn live_events_work_or_are_unsupported_as_the_profile_says(s: Scene) {
-    let answer = s.store.subscribe(EventFilter::default()).await;
-    let refused = answer.err().map(|error| error.kind());
-    match s.capabilities().has_events {
-        true => assert_eq!(refused, None),
-        false => assert_eq!(refused, Some(ErrorKind::Unsupported)),
+pub async fn broadcasts_work_or_are_unsupported_as_the_profile_says(s: Scene) {
+    let answers = [s.store.publish(Vec::new()).await, s.store.subscribe().await.map(drop)];
+    for answer in answers {
+        let refused = answer.err().map(|error| error.kind());
+        match s.capabilities().has_broadcasts {
+            true => assert_eq!(refused, None),
+            false => assert_eq!(refused, Some(ErrorKind::Unsupported)),
+        }
     }
 }
 

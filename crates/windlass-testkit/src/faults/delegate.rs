@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use windlass_core::event::{EventFilter, EventStream};
 use windlass_core::store::{
-    ApplyParams, ApplyReply, Beat, Bid, ChangeParams, ChangeReply, Claim, ClaimParams, Depth,
-    DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection, Leadership, ListParams,
-    Order, Orders, Page, Profile, QueueRecord, Reservation, SaveDoc, Saved, SeriesParams,
-    SeriesPoint, WaitParams, Wake, WorkerRecord,
+    ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, ChangeParams, ChangeReply, Claim,
+    ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
+    Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation, SaveDoc, Saved,
+    WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::{NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
@@ -108,10 +107,6 @@ impl Store for FaultyStore {
         self.pass(Method::Workers, self.inner.workers()).await
     }
 
-    async fn series(&self, params: SeriesParams) -> Result<Vec<SeriesPoint>> {
-        self.pass(Method::Series, self.inner.series(params)).await
-    }
-
     async fn load(&self, query: DocQuery) -> Result<Vec<Document>> {
         self.pass(Method::Load, self.inner.load(query)).await
     }
@@ -120,7 +115,11 @@ impl Store for FaultyStore {
         self.pass(Method::Save, self.inner.save(save)).await
     }
 
-    async fn subscribe(&self, filter: EventFilter) -> Result<EventStream> {
-        self.pass(Method::Subscribe, self.inner.subscribe(filter)).await
+    async fn publish(&self, messages: Vec<String>) -> Result<()> {
+        self.pass(Method::Publish, self.inner.publish(messages)).await
+    }
+
+    async fn subscribe(&self) -> Result<BroadcastStream> {
+        self.pass(Method::Subscribe, self.inner.subscribe()).await
     }
 }

@@ -51,7 +51,7 @@ impl Shared {
             (lost, given_back) = self.compare_held(&beat.worker, known, &queues).await?;
         }
         self.show(beat, now).await;
-        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now, mark })
+        Ok(Orders { order, cancels, lost, given_back, now, mark })
     }
 
     /// Renews all that a worker holds, hands its progress over, and hears which of its runs are to stop: in

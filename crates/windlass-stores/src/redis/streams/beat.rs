@@ -67,7 +67,7 @@ impl Shared {
             (lost, given_back) = self.compare_held(&beat.worker, known, &held_in).await?;
         }
         let cancels = self.cancels_of(&beat.worker, told).await?;
-        Ok(Orders { order, cancels, lost, given_back, is_events_wanted: false, now, mark })
+        Ok(Orders { order, cancels, lost, given_back, now, mark })
     }
 
     /// Hands progress to the queues, and asks each what it has to tell: in one call, unless they may lie on
