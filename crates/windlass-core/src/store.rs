@@ -182,8 +182,8 @@ pub trait Store: Any + Send + Sync {
     async fn save(&self, save: SaveDoc) -> Result<Saved>;
 
     /// Tells messages to everyone who has subscribed, here and in other processes, in the order given.
-    /// Nothing is kept: who subscribes later does not hear them, and who is away hears
-    /// [`Broadcast::Gap`] instead. A message above [`BROADCAST_BYTES_MAX`] is
+    /// Nothing is kept: who subscribes later does not hear them (but for what may still be on its way), and
+    /// who is away hears [`Broadcast::Gap`] instead. A message above [`BROADCAST_BYTES_MAX`] is
     /// [`crate::ErrorKind::Invalid`], and none is told.
     async fn publish(&self, messages: Vec<String>) -> Result<()>;
 

@@ -1,8 +1,14 @@
--- The schema of the SQLite store, version 1. Written by `cargo xtask schema`; do not edit.
+-- The schema of the SQLite store, version 2. Written by `cargo xtask schema`; do not edit.
 
 CREATE TABLE windlass_blob (
   key  INTEGER PRIMARY KEY,
   data BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE windlass_broadcast (
+  number  INTEGER PRIMARY KEY AUTOINCREMENT,      -- without holes, also after all were forgotten
+  message TEXT NOT NULL,
+  at      INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE windlass_document (

@@ -4,6 +4,7 @@
 //! names in it; its statements are files under `sql/`, named after the methods of the trait.
 //! Stores do not import each other.
 
+mod broadcasts;
 mod changing;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 pub mod hybrid;

@@ -31,8 +31,9 @@ use windlass_core::store::{
     QueueRecord, RETENTION_DEFAULT, Reservation, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
-use windlass_core::{Clock, Error, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
+use windlass_core::{Clock, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
+use crate::broadcasts::{self, Broadcasts};
 use crate::wakes::Wakes;
 use model::Model;
 
@@ -45,13 +46,15 @@ pub struct MemoryStore {
 struct Shared {
     model: Mutex<Model>,
     wakes: Wakes,
+    broadcasts: Broadcasts,
 }
 
 impl MemoryStore {
     /// An empty store that tells time by this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let model = Mutex::new(Model::new(clock, Config::default().limits));
-        Self { shared: Arc::new(Shared { model, wakes: Wakes::new(|| {}) }) }
+        let (wakes, broadcasts) = (Wakes::new(|| {}), Broadcasts::default());
+        Self { shared: Arc::new(Shared { model, wakes, broadcasts }) }
     }
 
     /// Claims exactly the tasks that another store gave in answer to the same claim, if the
@@ -93,7 +96,7 @@ impl Store for MemoryStore {
                 forgets_at_once: false,
                 is_shared: false,
                 has_transactions: false,
-                has_broadcasts: false,
+                has_broadcasts: true,
             },
             durability: Durability::Volatile,
             retention_default: RETENTION_DEFAULT,
@@ -207,11 +210,13 @@ impl Store for MemoryStore {
         Ok(self.change(|model| model.save(save)))
     }
 
-    async fn publish(&self, _messages: Vec<String>) -> Result<()> {
-        Err(Error::unsupported("broadcasts in memory"))
+    async fn publish(&self, messages: Vec<String>) -> Result<()> {
+        broadcasts::check(&messages)?;
+        messages.into_iter().for_each(|message| self.shared.broadcasts.say(message));
+        Ok(())
     }
 
     async fn subscribe(&self) -> Result<BroadcastStream> {
-        Err(Error::unsupported("broadcasts in memory"))
+        Ok(self.shared.broadcasts.listen())
     }
 }

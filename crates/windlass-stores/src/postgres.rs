@@ -10,6 +10,7 @@ mod apply;
 mod batch;
 mod beat;
 mod between;
+mod broadcast;
 pub(crate) mod brokered;
 mod change;
 mod claim;
@@ -68,6 +69,7 @@ pub use sqlx;
 pub use tokio_postgres;
 pub use within::{Bell, Connection};
 
+use crate::broadcasts::{self, Broadcasts};
 use crate::wakes::Wakes;
 use names::Names;
 use news::Herald;
@@ -111,6 +113,7 @@ struct Shared {
     hints: hints::Hints,
     wakes: Arc<Wakes>,
     herald: Herald,
+    broadcasts: Arc<Broadcasts>,
 }
 
 impl PostgresStore {
@@ -151,6 +154,7 @@ impl PostgresStore {
             hints: hints::Hints::default(),
             wakes,
             herald: Herald::default(),
+            broadcasts: Arc::default(),
             options: Arc::clone(&options),
         });
         Self { shared }
@@ -285,7 +289,7 @@ impl Store for PostgresStore {
                 forgets_at_once: false,
                 is_shared: true,
                 has_transactions: true,
-                has_broadcasts: false,
+                has_broadcasts: self.shared.options.listens,
             },
             durability: match options.is_durable {
                 true => Durability::Durable,
@@ -408,11 +412,14 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn publish(&self, _messages: Vec<String>) -> Result<()> {
-        Err(Error::unsupported("broadcasts in postgres"))
+    async fn publish(&self, messages: Vec<String>) -> Result<()> {
+        broadcasts::check(&messages)?;
+        self.shared.options.can_broadcast()?;
+        self.shared.publish(&messages).await
     }
 
     async fn subscribe(&self) -> Result<BroadcastStream> {
-        Err(Error::unsupported("broadcasts in postgres"))
+        self.shared.options.can_broadcast()?;
+        self.shared.hear_broadcasts().await
     }
 }

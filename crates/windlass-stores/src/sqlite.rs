@@ -7,6 +7,7 @@
 
 mod apply;
 mod beat;
+mod broadcast;
 mod change;
 mod claim;
 mod connection;
@@ -36,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use uuid::Uuid;
 use windlass_core::store::{
     ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, Capabilities, ChangeParams, ChangeReply,
@@ -51,6 +53,7 @@ use windlass_core::{
 pub use options::SqliteOptions;
 pub use rusqlite;
 
+use crate::broadcasts::{self, Broadcasts};
 use crate::wakes::Wakes;
 use connection::Place;
 use readers::Readers;
@@ -73,6 +76,9 @@ struct Shared {
     options: SqliteOptions,
     /// When a write last found no room or no right.
     refused: Arc<Mutex<Option<(Instant, Error)>>>,
+    broadcasts: Arc<Broadcasts>,
+    /// This process has written broadcasts.
+    published: Arc<Notify>,
 }
 
 impl SqliteStore {
@@ -118,7 +124,9 @@ impl SqliteStore {
             Place::Memory => Readers::ThroughWriter(Arc::clone(&writer)),
             Place::File(path) => Readers::of_file(path.clone(), Arc::clone(&options.clock)),
         };
-        Ok(Self { shared: Arc::new(Shared { writer, readers, wakes, options, refused }) })
+        let (broadcasts, published) = Default::default();
+        let shared = Shared { writer, readers, wakes, options, refused, broadcasts, published };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Why nothing can be written, if that is so. An empty transaction costs the disk nothing; only who
@@ -209,7 +217,7 @@ impl Store for SqliteStore {
                 forgets_at_once: false,
                 is_shared: is_file,
                 has_transactions: is_file,
-                has_broadcasts: false,
+                has_broadcasts: true,
             },
             durability: match (is_file, options.is_durable) {
                 (false, _) => Durability::Volatile,
@@ -350,11 +358,15 @@ impl Store for SqliteStore {
         self.write(1, move |tx| tx.save(&save)).await
     }
 
-    async fn publish(&self, _messages: Vec<String>) -> Result<()> {
-        Err(Error::unsupported("broadcasts in sqlite"))
+    async fn publish(&self, messages: Vec<String>) -> Result<()> {
+        broadcasts::check(&messages)?;
+        self.write(messages.len(), move |tx| tx.publish(&messages)).await?;
+        self.shared.published.notify_waiters();
+        Ok(())
     }
 
     async fn subscribe(&self) -> Result<BroadcastStream> {
-        Err(Error::unsupported("broadcasts in sqlite"))
+        let shared = Arc::downgrade(&self.shared);
+        self.shared.broadcasts.hear(move |ear| broadcast::tail(shared.clone(), ear)).await
     }
 }

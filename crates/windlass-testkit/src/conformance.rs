@@ -7,6 +7,7 @@
 #![expect(missing_docs, reason = "the name of a rule is the rule")]
 
 pub mod batches;
+pub mod broadcast;
 pub mod bytes;
 pub mod cancel;
 pub mod change;
@@ -399,6 +400,12 @@ macro_rules! conformance {
                 a_wait_for_a_task_that_is_gone_ends_at_once,
                 a_failure_that_is_retried_does_not_end_a_wait,
                 a_wait_that_is_dropped_takes_no_wake_up_from_others,
+            }
+            broadcast {
+                messages_reach_all_who_listen_here_and_elsewhere_in_order,
+                who_subscribes_later_hears_what_comes_then,
+                a_message_that_is_too_long_is_refused_with_all_others,
+                who_does_not_read_finds_a_gap_and_holds_up_nobody,
             }
             profile {
                 broadcasts_work_or_are_unsupported_as_the_profile_says,

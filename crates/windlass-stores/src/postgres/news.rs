@@ -8,9 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use windlass_core::{QueueName, WorkerId};
+use windlass_core::{QueueName, Result, WorkerId};
 
 use super::Shared;
+use super::error::classify;
+use super::options::PostgresOptions;
 use super::session::{Purpose, Session};
 use super::sql;
 use crate::wakes::News;
@@ -157,37 +159,48 @@ async fn hear(shared: Weak<Shared>, is_up: Arc<std::sync::atomic::AtomicBool>) {
         let Some(store) = shared.upgrade() else { return };
         let (options, channel) = (Arc::clone(&store.options), store.channel.clone());
         drop(store);
-        let (ended, end) = oneshot::channel::<()>();
-        let ended = Mutex::new(Some(ended));
         let to = shared.clone();
-        let heard = move |text: Option<String>| match (text, to.upgrade()) {
-            (Some(text), Some(store)) => store.heard(&text),
-            _ => drop(ended.lock().take()),
-        };
-        let listening = async {
-            let session = Session::connect(&options, Purpose::News, heard).await?;
-            session
-                .client
-                .batch_execute(&format!("LISTEN {channel}"))
-                .await
-                .map_err(|cause| super::error::classify("listen", cause))?;
-            Ok::<_, windlass_core::Error>(session)
-        };
-        match listening.await {
-            Ok(session) => {
-                is_up.store(true, Relaxed);
-                pause = PAUSE_MIN;
-                // Whatever was told before was not heard.
-                if let Some(store) = shared.upgrade() {
-                    store.wakes.ring_all();
-                }
-                drop(end.await);
-                is_up.store(false, Relaxed);
-                drop(session);
+        let heard = move |text: &str| {
+            if let Some(store) = to.upgrade() {
+                store.heard(text);
             }
-            Err(error) => tracing::debug!(error = error.chain(), "cannot listen; will look"),
+        };
+        let begun = || {
+            is_up.store(true, Relaxed);
+            // Whatever was told before was not heard.
+            if let Some(store) = shared.upgrade() {
+                store.wakes.ring_all();
+            }
+        };
+        let ended = hear_channel(&options, &channel, begun, heard).await;
+        if is_up.swap(false, Relaxed) {
+            pause = PAUSE_MIN;
+        }
+        if let Err(error) = ended {
+            tracing::debug!(error = error.chain(), "cannot listen; will look");
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// Hears a channel over a connection of its own, until that ends.
+pub(super) async fn hear_channel(
+    options: &PostgresOptions,
+    channel: &str,
+    begun: impl FnOnce(),
+    heard: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<()> {
+    let (ended, end) = oneshot::channel::<()>();
+    let ended = Mutex::new(Some(ended));
+    let heard = move |text: Option<String>| match text {
+        Some(text) => heard(&text),
+        None => drop(ended.lock().take()),
+    };
+    let session = Session::connect(options, Purpose::News, heard).await?;
+    let listening = session.client.batch_execute(&format!("LISTEN {channel}")).await;
+    listening.map_err(|cause| classify("listen", cause))?;
+    begun();
+    drop(end.await);
+    Ok(())
 }

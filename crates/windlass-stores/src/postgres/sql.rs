@@ -102,6 +102,7 @@ statements! {
     PRUNE_LOCK = "prune_lock";
     PRUNE_NEXT = "prune_next";
     PRUNE_ROWS = "prune_rows";
+    PUBLISH = "publish";
     PUT_DEFERRED = "put_deferred";
     PUT_DELTA = "put_delta";
     PUT_FATE = "put_fate";

@@ -46,7 +46,7 @@ use windlass_core::store::{
     Reservation, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
-use windlass_core::{Error, NewTask, QueueName, Result, Store, TaskId, TaskRecord, WorkerId};
+use windlass_core::{NewTask, QueueName, Result, Store, TaskId, TaskRecord, WorkerId};
 
 use super::asking::AT_ONCE;
 use super::ears::Ears;
@@ -147,7 +147,7 @@ impl Store for AsynqStore {
                 forgets_at_once: true,
                 is_shared: true,
                 has_transactions: false,
-                has_broadcasts: false,
+                has_broadcasts: true,
             },
             durability: common.facts.durability.clone(),
             retention_default: Duration::ZERO,
@@ -248,11 +248,11 @@ impl Store for AsynqStore {
         self.shared.fleet.save(&save).await
     }
 
-    async fn publish(&self, _messages: Vec<String>) -> Result<()> {
-        Err(Error::unsupported("broadcasts in asynq"))
+    async fn publish(&self, messages: Vec<String>) -> Result<()> {
+        self.shared.fleet.publish(messages).await
     }
 
     async fn subscribe(&self) -> Result<BroadcastStream> {
-        Err(Error::unsupported("broadcasts in asynq"))
+        self.shared.fleet.hear_broadcasts().await
     }
 }

@@ -1,6 +1,7 @@
 //! A handle on a Redis, and what belongs to no queue there: the leader, documents, workers, the name of
 //! the data. Both layouts keep these alike, under a stem of their own.
 
+mod broadcast;
 mod document;
 mod keys;
 mod lead;
@@ -18,6 +19,7 @@ use super::options::RedisOptions;
 use super::reply::{Reply, next};
 use super::script::{Call, Script};
 use super::server::ServerFacts;
+use crate::broadcasts::Broadcasts;
 use crate::wakes::Wakes;
 pub(super) use worker::Registered;
 
@@ -38,6 +40,7 @@ scripts! {
     LEAVE = "leave";
     LOAD = "load";
     ORDER_WORKER = "order_worker";
+    PUBLISH = "publish";
     REGISTER = "register";
     SAVE = "save";
 }
@@ -65,6 +68,7 @@ pub(super) struct Common {
     name: String,
     pub(super) facts: ServerFacts,
     pub(super) wakes: Wakes,
+    broadcasts: Arc<Broadcasts>,
     data: Mutex<Data>,
 }
 
@@ -105,6 +109,7 @@ impl Fleet {
             name: new_name(),
             facts,
             wakes: Wakes::new(|| {}),
+            broadcasts: Arc::default(),
             data: Mutex::default(),
         });
         let fleet = Self { common, link, names };

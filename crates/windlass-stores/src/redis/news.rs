@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use redis::Cmd;
+use redis::{Cmd, RedisError, RedisResult};
 use tokio::task::AbortHandle;
 
 use super::connection::subscriber;
-use super::waiting::Waiting;
+use super::options::RedisOptions;
+use super::waiting::{Channels, Waiting};
 
 /// How long the scripts of a queue are asked to tell of ends; asked again in good time.
 pub(super) const WATCH: Duration = Duration::from_secs(15);
@@ -74,45 +75,61 @@ async fn hear<T: Waiting>(layout: Weak<T>, is_up: Arc<AtomicBool>) {
         let Some(store) = layout.upgrade() else { return };
         let (options, wanted) = (Arc::clone(&store.fleet().common.options), store.channels());
         drop(store);
-        let listening = async {
-            let mut channels = subscriber(&options)?.get_async_pubsub().await?;
-            for name in &wanted.names {
-                channels.subscribe(name).await?;
+        let begun = || {
+            is_up.store(true, Ordering::Relaxed);
+            // Whatever was told before was not heard.
+            if let Some(store) = layout.upgrade() {
+                store.fleet().common.wakes.ring_all();
             }
-            for pattern in &wanted.patterns {
-                channels.psubscribe(pattern).await?;
-            }
-            Ok::<_, redis::RedisError>(channels)
         };
-        match tokio::time::timeout(PAUSE_MAX * 2, listening).await {
-            Ok(Ok(channels)) => {
-                is_up.store(true, Ordering::Relaxed);
-                pause = PAUSE_MIN;
-                // Whatever was told before was not heard.
-                if let Some(store) = layout.upgrade() {
-                    store.fleet().common.wakes.ring_all();
-                }
-                let (mut sink, mut messages) = channels.split();
-                loop {
-                    match tokio::time::timeout(PING_EVERY, messages.next()).await {
-                        Ok(Some(message)) => {
-                            let Some(store) = layout.upgrade() else { return };
-                            store.heard(message.get_channel_name(), message.get_payload_bytes());
-                        }
-                        Ok(None) => break,
-                        // Silence: does anyone speak at all?
-                        Err(_) => match tokio::time::timeout(PAUSE_MAX, sink.ping::<()>()).await {
-                            Ok(Ok(())) => {}
-                            Ok(Err(_)) | Err(_) => break,
-                        },
-                    }
-                }
-                is_up.store(false, Ordering::Relaxed);
+        let heard = |channel: &str, payload: &[u8]| {
+            if let Some(store) = layout.upgrade() {
+                store.heard(channel, payload);
             }
-            Ok(Err(error)) => tracing::debug!(%error, "cannot hear what others tell; will look"),
-            Err(_) => tracing::debug!("cannot hear what others tell in time; will look"),
+        };
+        let ended = hear_channels(&options, &wanted, begun, heard).await;
+        if is_up.swap(false, Ordering::Relaxed) {
+            pause = PAUSE_MIN;
+        }
+        if let Err(error) = ended {
+            tracing::debug!(%error, "cannot hear what others tell; will look");
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Hears channels over a connection of their own, until that ends.
+pub(super) async fn hear_channels(
+    options: &RedisOptions,
+    wanted: &Channels,
+    begun: impl FnOnce(),
+    heard: impl Fn(&str, &[u8]),
+) -> RedisResult<()> {
+    let listening = async {
+        let mut channels = subscriber(options)?.get_async_pubsub().await?;
+        for name in &wanted.names {
+            channels.subscribe(name).await?;
+        }
+        for pattern in &wanted.patterns {
+            channels.psubscribe(pattern).await?;
+        }
+        Ok::<_, RedisError>(channels)
+    };
+    let late = || RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+    let channels =
+        tokio::time::timeout(PAUSE_MAX * 2, listening).await.unwrap_or_else(|_| Err(late()))?;
+    begun();
+    let (mut sink, mut messages) = channels.split();
+    loop {
+        match tokio::time::timeout(PING_EVERY, messages.next()).await {
+            Ok(Some(message)) => heard(message.get_channel_name(), message.get_payload_bytes()),
+            Ok(None) => return Ok(()),
+            // Silence: does anyone speak at all?
+            Err(_) => match tokio::time::timeout(PAUSE_MAX, sink.ping::<()>()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Ok(()),
+            },
+        }
     }
 }

@@ -44,9 +44,7 @@ use windlass_core::store::{
     RETENTION_DEFAULT, Reservation, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
-use windlass_core::{
-    Error, NewTask, Priority, QueueName, Result, Store, TaskId, TaskRecord, WorkerId,
-};
+use windlass_core::{NewTask, Priority, QueueName, Result, Store, TaskId, TaskRecord, WorkerId};
 
 use super::asking::AT_ONCE;
 use super::ears::Ears;
@@ -132,7 +130,7 @@ impl Store for StreamsStore {
                 forgets_at_once: false,
                 is_shared: true,
                 has_transactions: false,
-                has_broadcasts: false,
+                has_broadcasts: true,
             },
             durability: common.facts.durability.clone(),
             retention_default: RETENTION_DEFAULT,
@@ -233,11 +231,11 @@ impl Store for StreamsStore {
         self.shared.fleet.save(&save).await
     }
 
-    async fn publish(&self, _messages: Vec<String>) -> Result<()> {
-        Err(Error::unsupported("broadcasts in redis"))
+    async fn publish(&self, messages: Vec<String>) -> Result<()> {
+        self.shared.fleet.publish(messages).await
     }
 
     async fn subscribe(&self) -> Result<BroadcastStream> {
-        Err(Error::unsupported("broadcasts in redis"))
+        self.shared.fleet.hear_broadcasts().await
     }
 }

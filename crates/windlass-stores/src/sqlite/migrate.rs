@@ -11,10 +11,13 @@ use crate::schema::Migration;
 
 /// Every migration, in order; the schema's version is how many were applied. Never edit one that
 /// was released.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    name: "0001_tasks",
-    sql: include_str!("../../migrations/sqlite/0001_tasks.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { name: "0001_tasks", sql: include_str!("../../migrations/sqlite/0001_tasks.sql") },
+    Migration {
+        name: "0002_broadcasts",
+        sql: include_str!("../../migrations/sqlite/0002_broadcasts.sql"),
+    },
+];
 
 /// Brings the schema up to date, or says why that cannot be.
 pub(super) fn migrate(connection: &mut Connection) -> Result<()> {

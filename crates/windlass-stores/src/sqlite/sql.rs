@@ -15,6 +15,8 @@ statements! {
     BLOB_DELETE = "blob_delete";
     BLOB_GET = "blob_get";
     BLOB_PUT = "blob_put";
+    BROADCASTS = "broadcasts";
+    BROADCAST_LAST = "broadcast_last";
     CANCEL_REQUEST = "cancel_request";
     CLAIM = "claim";
     CLAIM_PROBE = "claim_probe";
@@ -48,6 +50,8 @@ statements! {
     PROMOTE_NEXT = "promote_next";
     PRUNE = "prune";
     PRUNE_NEXT = "prune_next";
+    PUBLISH = "publish";
+    PUBLISH_FORGET = "publish_forget";
     QUEUES = "queues";
     QUEUE_OLDEST = "queue_oldest";
     QUEUE_PAUSED = "queue_paused";
@@ -66,6 +70,7 @@ statements! {
     TALLY_ALL = "tally_all";
     TALLY_CLEAR = "tally_clear";
     TALLY_COUNTED = "tally_counted";
+    TEND_BROADCASTS = "tend_broadcasts";
     TEND_KEYS = "tend_keys";
     WORKERS = "workers";
     WORKER_FIND = "worker_find";

@@ -9,6 +9,7 @@
 //! | `doc:<class>`, `names:<class>` | hash: documents; sorted set: their keys in order |
 //! | `born` | string: the name of these data |
 //! | `orders` | channel: workers that may have orders |
+//! | `broadcasts` | channel: what processes tell each other |
 
 /// What is known of workers.
 pub(super) fn workers(fleet: &str) -> String {
@@ -28,4 +29,9 @@ pub(super) fn born(fleet: &str) -> String {
 /// The channel that tells of orders to workers.
 pub(super) fn orders(fleet: &str) -> String {
     format!("{fleet}orders")
+}
+
+/// The channel of broadcasts.
+pub(super) fn broadcasts(fleet: &str) -> String {
+    format!("{fleet}broadcasts")
 }

@@ -1,0 +1,122 @@
+//! Broadcasts: what is published reaches everyone who listens, or they learn that something is missing.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use windlass_core::ErrorKind;
+use windlass_core::store::{BROADCAST_BYTES_MAX, Broadcast, BroadcastStream};
+
+use crate::scene::Scene;
+
+/// How long a message may take.
+const SOON: Duration = Duration::from_secs(10);
+/// More than anyone may lag behind.
+const MANY: usize = 3_000;
+
+async fn hear(stream: &mut BroadcastStream) -> Broadcast {
+    let told = tokio::time::timeout(SOON, stream.next()).await;
+    told.expect("something is told in time").expect("the stream does not end")
+}
+
+async fn hear_all(stream: &mut BroadcastStream, expected: &[&str]) {
+    for message in expected {
+        assert_eq!(hear(stream).await, Broadcast::Said((*message).to_owned()));
+    }
+}
+
+async fn say(s: &Scene, messages: &[&str]) {
+    s.store.publish(messages.iter().map(|one| (*one).to_owned()).collect()).await.unwrap();
+}
+
+/// True where there are none, which the profile says.
+fn has_none(s: &Scene) -> bool {
+    !s.capabilities().has_broadcasts
+}
+
+pub async fn messages_reach_all_who_listen_here_and_elsewhere_in_order(s: Scene) {
+    if has_none(&s) {
+        return;
+    }
+    let elsewhere = s.elsewhere().await;
+    let mut streams = vec![
+        s.store.subscribe().await.unwrap(),
+        s.store.subscribe().await.unwrap(),
+        elsewhere.store.subscribe().await.unwrap(),
+    ];
+    say(&s, &["one", "two", "two", "{\"three\":\n3}", "", "ü 'x' \"y\" \\"]).await;
+    for stream in &mut streams {
+        hear_all(stream, &["one", "two", "two", "{\"three\":\n3}", "", "ü 'x' \"y\" \\"]).await;
+    }
+    say(&elsewhere, &["back"]).await;
+    for stream in &mut streams {
+        hear_all(stream, &["back"]).await;
+    }
+}
+
+pub async fn who_subscribes_later_hears_what_comes_then(s: Scene) {
+    if has_none(&s) {
+        return;
+    }
+    say(&s, &["to nobody"]).await;
+    let mut first = s.store.subscribe().await.unwrap();
+    say(&s, &["one"]).await;
+    hear_all(&mut first, &["one"]).await;
+    let mut second = s.store.subscribe().await.unwrap();
+    say(&s, &["two"]).await;
+    hear_all(&mut first, &["two"]).await;
+    hear_all(&mut second, &["two"]).await;
+    // After all are gone, too.
+    drop((first, second));
+    say(&s, &["to nobody"]).await;
+    let mut third = s.store.subscribe().await.unwrap();
+    say(&s, &["three"]).await;
+    // The last ones may still be on their way between the nodes of a Cluster.
+    let mut earlier =
+        ["one", "two", "to nobody"].map(|one| Broadcast::Said(one.to_owned())).to_vec();
+    loop {
+        let told = hear(&mut third).await;
+        if told == Broadcast::Said("three".to_owned()) {
+            break;
+        }
+        let known = earlier.iter().position(|one| *one == told);
+        drop(earlier.drain(..=known.expect("nothing is told twice, or was never said")));
+    }
+}
+
+pub async fn a_message_that_is_too_long_is_refused_with_all_others(s: Scene) {
+    if has_none(&s) {
+        return;
+    }
+    let mut stream = s.store.subscribe().await.unwrap();
+    let (longest, too_long) =
+        ("x".repeat(BROADCAST_BYTES_MAX), "x".repeat(BROADCAST_BYTES_MAX + 1));
+    let refused = s.store.publish(vec!["good".into(), too_long]).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    say(&s, &[&longest]).await;
+    hear_all(&mut stream, &[&longest]).await;
+}
+
+pub async fn who_does_not_read_finds_a_gap_and_holds_up_nobody(s: Scene) {
+    if has_none(&s) {
+        return;
+    }
+    let mut lazy = s.store.subscribe().await.unwrap();
+    let mut eager = s.store.subscribe().await.unwrap();
+    for first in (0..MANY).step_by(100) {
+        let some: Vec<_> = (first..first + 100).map(|number| number.to_string()).collect();
+        s.store.publish(some.clone()).await.unwrap();
+        hear_all(&mut eager, &some.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    }
+    assert_eq!(hear(&mut lazy).await, Broadcast::Gap);
+    let mut last = None;
+    while last != Some(MANY - 1) {
+        match hear(&mut lazy).await {
+            Broadcast::Said(text) => {
+                let number = text.parse().unwrap();
+                assert!(last.is_none_or(|last| number == last + 1), "{number} after {last:?}");
+                last = Some(number);
+            }
+            Broadcast::Gap => panic!("it reads now"),
+        }
+    }
+}
