@@ -248,7 +248,8 @@ mod tests {
         assert!(!folder.path().join("tasks.db").exists());
         drop(open(&url).await.unwrap());
         let status = schema_status(&url).await.unwrap();
-        assert_eq!((status.applied, status.migrations.len()), (1, 1));
+        assert!(status.applied > 0);
+        assert_eq!(status.applied, status.migrations.len());
     }
 
     #[tokio::test]
