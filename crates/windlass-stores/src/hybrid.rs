@@ -12,6 +12,7 @@ mod keys;
 mod options;
 mod reference;
 mod scripts;
+mod settled;
 mod single;
 mod sweep;
 mod take;
@@ -33,9 +34,9 @@ pub use options::HybridOptions;
 
 use crate::postgres::PostgresStore;
 use crate::postgres::brokered::{Reported, are_successes, segments, to_the_end};
-use broker::Settled;
 use brokers::Brokers;
 use holding::Holding;
+use settled::Settled;
 use single::Wishes;
 use sweep::Sweeps;
 use turns::Turns;

@@ -30,6 +30,17 @@ for _ = 1, tonumber(ARGV[5]) do
   end
 end
 
+-- Moves the next reference of a list to the worker's own; what is gone is left out.
+local function next_of(list)
+  while true do
+    local reference = call('RPOPLPUSH', list, taken)
+    if not reference or call('SREM', stem .. 'gone', row_of(reference)) == 0 then
+      return reference
+    end
+    call('LPOP', taken)
+  end
+end
+
 local found = { call('EXISTS', stem .. 'beat:' .. worker), '' }
 for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}) do
   found[#found + 1] = 0
@@ -39,17 +50,13 @@ end
 -- Also not by one who only tells what became of others.
 local moved = stem .. 'moved:' .. worker
 while at <= #ARGV and left > 0 do
-  local reference = call('RPOPLPUSH', moved, taken)
+  local reference = next_of(moved)
   if not reference then
     break
   end
-  if call('SREM', stem .. 'gone', row_of(reference)) == 1 then
-    call('LPOP', taken)
-  else
-    found[#found + 1] = 0
-    found[#found + 1] = reference
-    left = left - size_of(reference)
-  end
+  found[#found + 1] = 0
+  found[#found + 1] = reference
+  left = left - size_of(reference)
 end
 
 local paused, more, asked, number, has_more = {}, {}, {}, 0, false
@@ -65,26 +72,22 @@ while at <= #ARGV do
     local list, is_suspect = stem .. 'l:' .. ARGV[i], lane % 2 == 1
     asked[ARGV[i]] = not paused[queue]
     while quota > 0 and not paused[queue] and (not is_suspect or suspects > 0) do
-      local reference = call('RPOPLPUSH', list, taken)
+      local reference = next_of(list)
       if not reference then
         break
       end
-      if call('SREM', stem .. 'gone', row_of(reference)) == 1 then
-        call('LPOP', taken)
-      else
-        -- What is beyond the quota goes back as a rest.
-        local given = math.min(size_of(reference), quota)
-        if given < size_of(reference) then
-          call('SADD', stem .. 'splitting', reference)
-          -- Nobody waits longer for a worker that died over it.
-          call('EXPIRE', stem .. 'splitting', 3)
-        end
-        found[#found + 1] = number
-        found[#found + 1] = reference
-        quota, left = quota - given, left - given
-        if is_suspect then
-          suspects = suspects - 1
-        end
+      -- What is beyond the quota goes back as a rest.
+      local given = math.min(size_of(reference), quota)
+      if given < size_of(reference) then
+        call('SADD', stem .. 'splitting', reference)
+        -- Nobody waits longer for a worker that died over it.
+        call('EXPIRE', stem .. 'splitting', 3)
+      end
+      found[#found + 1] = number
+      found[#found + 1] = reference
+      quota, left = quota - given, left - given
+      if is_suspect then
+        suspects = suspects - 1
       end
     end
     if ARGV[at] == '0' and not has_more and not paused[queue] and (not is_suspect or suspects > 0) then

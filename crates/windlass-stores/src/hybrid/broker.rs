@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use windlass_core::store::RefusedReferences;
 use windlass_core::{Error, ErrorKind, QueueName, Result, WorkerId};
 
+use super::settled::{Settled, Untold};
 use super::single::Waiter;
 use super::{keys, reference, scripts};
 use crate::postgres::outbox::Reference;
@@ -44,19 +45,7 @@ pub(super) struct Broker {
     /// The numbers of the queues that someone here waits for.
     numbers: Mutex<HashMap<QueueName, i32>>,
     /// What became of references that workers here took, and the broker does not know yet.
-    unsettled: Mutex<HashMap<WorkerId, Unsettled>>,
-}
-
-/// What became of references, and since when that is untold.
-struct Unsettled {
-    since: Instant,
-    all: Vec<(Settled, String)>,
-}
-
-impl Default for Unsettled {
-    fn default() -> Self {
-        Self { since: Instant::now(), all: Vec::new() }
-    }
+    untold: Untold,
 }
 
 /// How a broker stands with this process: all its connections know it.
@@ -79,21 +68,6 @@ impl Standing {
         };
         count.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-/// What became of a reference that was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Settled {
-    /// Its tasks run.
-    Claimed,
-    /// All of them have ended.
-    Finished,
-    /// It leads nowhere.
-    Gone,
-    /// It is for another claim.
-    Waits,
-    /// Its queue is paused.
-    Paused,
 }
 
 /// How much a worker may have of a broker.
@@ -128,18 +102,6 @@ pub(super) struct Taken {
     pub(super) references: Vec<(Option<usize>, Reference)>,
 }
 
-impl Settled {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claimed => "claimed",
-            Self::Finished => "finished",
-            Self::Gone => "gone",
-            Self::Waits => "waits",
-            Self::Paused => "paused",
-        }
-    }
-}
-
 impl Broker {
     pub(super) fn new(
         name: &'static str,
@@ -170,7 +132,7 @@ impl Broker {
             ears: Ears::default(),
             waiter: Waiter::default(),
             numbers: Mutex::default(),
-            unsettled: Mutex::default(),
+            untold: Untold::default(),
         })
     }
 
@@ -223,8 +185,7 @@ impl Broker {
         wanted: Amount,
         shares: &[Share],
     ) -> Result<Taken> {
-        let untold = self.unsettled.lock().remove(worker);
-        let settled = untold.map(|untold| untold.all).unwrap_or_default();
+        let settled = self.untold.take(worker);
         let call = scripts::TAKE.on(&[&self.stem]).arg(worker.as_str());
         let call = call.arg(wanted.tasks).arg(wanted.suspects);
         let mut call = call.arg(i32::from(wanted.looks_back)).arg(settled.len());
@@ -241,7 +202,7 @@ impl Broker {
             Ok(reply) => reply,
             Err(error) => {
                 // Told again with the next take; twice does no harm.
-                self.unsettled.lock().entry(worker.clone()).or_default().all.extend(settled);
+                self.untold.note(worker, settled);
                 return Err(error);
             }
         };
@@ -259,8 +220,7 @@ impl Broker {
                 Some(reference) => references.push((quota, reference)),
                 None => {
                     tracing::warn!(text, broker = self.name, "what is no reference is dropped");
-                    let gone = (Settled::Gone, text);
-                    self.unsettled.lock().entry(worker.clone()).or_default().all.push(gone);
+                    self.untold.note(worker, [(Settled::Gone, text)]);
                 }
             }
         }
@@ -274,15 +234,9 @@ impl Broker {
             return;
         }
         settled.iter().for_each(|(how, _)| self.standing.count(*how));
-        let is_urgent =
-            settled.iter().any(|(how, _)| matches!(how, Settled::Waits | Settled::Paused));
-        let is_first = {
-            let mut unsettled = self.unsettled.lock();
-            let untold = unsettled.entry(worker.clone()).or_default();
-            let is_first = untold.all.is_empty();
-            untold.all.extend(settled.iter().map(|(how, one)| (*how, reference::write(one))));
-            is_first
-        };
+        let is_urgent = settled.iter().any(|(how, _)| how.is_urgent());
+        let written = settled.iter().map(|(how, one)| (*how, reference::write(one)));
+        let is_first = self.untold.note(worker, written);
         if is_urgent {
             self.flush(worker, Duration::ZERO).await;
         } else if is_first && let Some(this) = self.this.upgrade() {
@@ -297,9 +251,7 @@ impl Broker {
     /// Tells what became of references, if that has been untold for so long: a take has told what was
     /// there before, and what came after it waits for the next.
     async fn flush(&self, worker: &WorkerId, age: Duration) {
-        let is_old = |untold: &Unsettled| untold.since.elapsed() >= age;
-        let is_untold = self.unsettled.lock().get(worker).is_some_and(is_old);
-        if is_untold && !self.is_away() {
+        if self.untold.is_older(worker, age) && !self.is_away() {
             // A failure is noted where it is met, and the rest kept.
             drop(self.take(worker, Amount::default(), &[]).await);
         }
@@ -321,7 +273,7 @@ impl Broker {
 
     /// Gives back what a worker has taken that is gone.
     pub(super) async fn reclaim(&self, worker: &str) {
-        self.unsettled.lock().remove(&WorkerId::new(worker));
+        drop(self.untold.take(&WorkerId::new(worker)));
         let call = scripts::RECLAIM.on(&[&self.stem]).arg(worker);
         if !self.is_away() {
             drop(self.ask(call).await);

@@ -8,7 +8,7 @@ use windlass_core::store::{ClaimParams, PrioritySet, Quota};
 use windlass_core::{Claimed, Priority, Result};
 
 use super::Shared;
-use super::broker::Settled;
+use super::settled::Settled;
 use super::take::Haul;
 use crate::postgres::brokered::{Given, Unused, Wanted, segments};
 use crate::postgres::outbox::Reference;
@@ -156,7 +156,7 @@ impl Shared {
         let tasks = answer.as_ref().map(|given| given.tasks.as_slice()).unwrap_or_default();
         self.holding.begin(&params.worker, tasks, used);
         for (one, (how, _)) in wanted.iter().zip(&settled) {
-            if matches!(how, Settled::Waits | Settled::Paused) {
+            if how.is_urgent() {
                 self.wishes.note_put_back(&params.quotas[one.quota].queue);
             }
         }

@@ -4,12 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use windlass_core::store::ClaimParams;
 use windlass_core::{Priority, QueueName, Result, WorkerId};
 
 use super::Shared;
-use super::broker::{Amount, Broker, Settled, Share, Taken};
+use super::broker::{Amount, Broker, Share, Taken};
 use super::reference::size;
+use super::settled::Settled;
 use crate::postgres::brokered::Wanted;
 use crate::postgres::outbox::Reference;
 use crate::wakes::News;
@@ -87,7 +89,12 @@ impl Shared {
     /// Takes references, in the order of claiming. Steps that follow each other at one broker are one call.
     pub(super) async fn take(&self, params: &ClaimParams, looks_back: bool) -> Result<Haul> {
         self.wishes.note(params);
-        self.ledger.rests_handed_out().await;
+        // One behind the other on the same connection, without waiting: what was left over comes first.
+        let taking = self.take_in_steps(params, looks_back);
+        join(self.ledger.hand_out_rests(), taking).await.1
+    }
+
+    async fn take_in_steps(&self, params: &ClaimParams, looks_back: bool) -> Result<Haul> {
         let queues = params.quotas.iter().map(|quota| quota.queue.clone()).collect();
         let numbers = self.ledger.queue_numbers(queues).await?;
         let mut taking = Taking {

@@ -96,10 +96,10 @@ impl PostgresStore {
         self.run(|shared| async move { shared.apply_by(&params, Some(&references)).await }).await
     }
 
-    /// Ends when what claims have left over is with its brokers.
-    pub(crate) async fn rests_handed_out(&self) {
+    /// Hands out what claims have left over.
+    pub(crate) async fn hand_out_rests(&self) {
         if let Some(outbox) = &self.shared.options.outbox {
-            outbox.rests_handed_out().await;
+            outbox.hand_out_rests().await;
         }
     }
 

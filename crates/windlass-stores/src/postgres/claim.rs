@@ -241,7 +241,7 @@ impl Shared {
             }
         }
         if let Some(outbox) = &self.options.outbox {
-            outbox.hand_out_rests(rests);
+            outbox.note_rests(rests);
         }
         for (token, task, fault) in faulty {
             self.set_aside(token, &task, fault).await?;

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
 use tokio_postgres::Row as SqlRow;
 use windlass_core::Result;
 
@@ -18,6 +18,9 @@ use super::options::PostgresOptions;
 use super::pool::Link;
 use super::session::{Purpose, Session};
 use super::sql;
+
+/// How long what a claim has left over waits for the next claim, to go along with it.
+const REST_WAITS: Duration = Duration::from_millis(1);
 
 /// Tasks in one row of `ready`: what one worker takes at once.
 pub(super) const REFERRED_TOGETHER: i64 = 100;
@@ -73,8 +76,8 @@ pub(crate) struct Outbox {
     arrived: Mutex<Arrived>,
     /// Someone who pushes nothing has told of work.
     is_told: AtomicBool,
-    /// Rests of claims that are on their way to their brokers.
-    rests: Mutex<Vec<JoinHandle<()>>>,
+    /// Rests of claims that no broker has been given yet.
+    rests: Mutex<Vec<Made>>,
 }
 
 /// References that are with their brokers and still in the outbox.
@@ -117,24 +120,28 @@ impl Outbox {
         self.forget(arrived);
     }
 
-    /// Hands out what a claim has left over, while its tasks are on their way to run.
-    pub(super) fn hand_out_rests(self: &Arc<Self>, rests: Vec<Made>) {
+    /// Notes what a claim has left over. It is handed out in front of the next claim, or in a moment.
+    pub(super) fn note_rests(self: &Arc<Self>, rests: Vec<Made>) {
         if rests.is_empty() {
             return;
         }
-        let outbox = Arc::clone(self);
-        let handing_out = tokio::spawn(async move { outbox.hand_out(rests).await });
-        self.rests.lock().push(handing_out);
+        let mut waiting = self.rests.lock();
+        let is_first = waiting.is_empty();
+        waiting.extend(rests);
+        drop(waiting);
+        if is_first {
+            let outbox = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(REST_WAITS).await;
+                outbox.hand_out_rests().await;
+            });
+        }
     }
 
-    /// Ends when the rests of all claims before are with their brokers, so that the next claim finds what
-    /// comes first.
-    pub(super) async fn rests_handed_out(&self) {
+    /// Hands out what claims before have left over.
+    pub(super) async fn hand_out_rests(self: &Arc<Self>) {
         let rests = std::mem::take(&mut *self.rests.lock());
-        for rest in rests {
-            // One that panicked is in the outbox still.
-            drop(rest.await);
-        }
+        self.hand_out(rests).await;
     }
 
     /// Has what arrived removed from the outbox. While one removal is under way, the next collects.

@@ -7,6 +7,7 @@ use windlass_core::store::Reservation;
 use windlass_core::{Reason, Store};
 use windlass_stores::redis::RedisOptions;
 use windlass_stores::redis::streams::StreamsStore;
+use windlass_testkit::conformance::broadcast;
 use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::servers::redis::Keeping;
 use windlass_testkit::{Load, RedisServer};
@@ -64,4 +65,15 @@ async fn a_full_server_says_that_it_is_full_and_goes_on_afterwards() {
     load.goes_on().await;
     load.end().await;
     assert_eq!(told, Reason::StorageFull, "an insert into a full server");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broadcasts_are_heard_again_after_a_restart() {
+    let server = RedisServer::start(Keeping::Nothing);
+    let store = open(&server).await;
+    let restart = async {
+        server.kill();
+        server.launch();
+    };
+    broadcast::goes_on_after(&*store, restart).await;
 }

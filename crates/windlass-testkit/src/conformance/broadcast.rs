@@ -125,3 +125,21 @@ pub async fn who_does_not_read_finds_a_gap_and_holds_up_nobody(s: Scene) {
         }
     }
 }
+
+/// An outage is told as a gap, and what is published afterwards is heard again by the same stream.
+pub async fn goes_on_after(store: &dyn windlass_core::Store, outage: impl Future<Output = ()>) {
+    let mut stream = store.subscribe().await.unwrap();
+    store.publish(vec!["before".into()]).await.unwrap();
+    hear_all(&mut stream, &["before"]).await;
+    outage.await;
+    assert_eq!(hear(&mut stream).await, Broadcast::Gap);
+    // The stream may find its way back later than others do: only what it hears counts.
+    loop {
+        drop(store.publish(vec!["after".into()]).await);
+        let told = tokio::time::timeout(Duration::from_millis(100), stream.next()).await;
+        match told.map(|told| told.expect("the stream does not end")) {
+            Ok(Broadcast::Said(text)) => return assert_eq!(text, "after"),
+            Ok(Broadcast::Gap) | Err(_) => {}
+        }
+    }
+}
