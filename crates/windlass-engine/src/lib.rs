@@ -7,6 +7,7 @@
 //!   fetched at once), scout (looks for queues), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
 //! - [`Upkeep`] leads and does these duties in a process that runs no tasks.
 //! - [`Metrics`] counts what a client and its workers do, and tells it to Prometheus.
+//! - [`Statistics`] keeps what was done in the store, minute by minute, and reads what all have kept.
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
 mod batcher;
@@ -33,6 +34,7 @@ mod run;
 mod scout;
 mod slots;
 mod station;
+mod statistics;
 mod subscriber;
 mod suspects;
 mod syncer;
@@ -50,6 +52,7 @@ pub use inline::Inline;
 pub use metrics::{Figures, Metrics};
 pub use quotas::{Queues, share};
 pub use station::Unknown;
+pub use statistics::{Reach, Read, Statistics};
 pub use task::{Configure, DEFAULT_QUEUE, Options, Task};
 pub use upkeep::{Upkeep, UpkeepBuilder};
 pub use worker::{Worker, WorkerBuilder};
