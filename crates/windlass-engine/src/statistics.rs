@@ -23,7 +23,7 @@ use count::Live;
 use page::Pages;
 use read::Reading;
 pub use read::{Reach, Read};
-pub(crate) use roll_up::roll_up;
+pub(crate) use roll_up::{Rolled, roll_up};
 
 use crate::identity::fresh_id;
 

@@ -22,14 +22,27 @@ const PAGES_MAX: usize = 100;
 /// What cannot be read is left alone for so long (a newer version may have written it) and then removed.
 const UNREADABLE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Adds up everything that is old enough.
+/// What is added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rolled {
+    /// What processes have written.
+    Minutes,
+    /// That, and what was added up before.
+    Everything,
+}
+
+/// Adds up what is old enough.
 pub(crate) async fn roll_up(
     store: &Arc<dyn Store>,
     now: Timestamp,
+    depth: Rolled,
     stop: &CancellationToken,
 ) -> Result<()> {
     let roller = Roller { store, now, stop };
     roller.walk(RAW, |key| ripe_minute(key, now)).await?;
+    if depth == Rolled::Minutes {
+        return Ok(());
+    }
     for step in Step::ALL {
         roller.walk(step.class(), |key| ripe_step(key, step, now)).await?;
     }

@@ -11,7 +11,7 @@ use windlass_core::{Clock, ErrorKind, Kind, ManualClock, QueueName, State, Store
 use windlass_testkit::faults::{Faults, FaultyStore, Method};
 use windlass_testkit::fleet;
 
-use super::{Reach, Statistics, roll_up};
+use super::{Reach, Rolled, Statistics, roll_up};
 use crate::metrics::EndedRun;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -41,7 +41,9 @@ impl Ground {
     }
 
     async fn roll_up(&self) {
-        roll_up(&self.store, self.clock.now(), &CancellationToken::new()).await.unwrap();
+        roll_up(&self.store, self.clock.now(), Rolled::Everything, &CancellationToken::new())
+            .await
+            .unwrap();
     }
 
     /// What a client that has done nothing reads.
@@ -173,7 +175,9 @@ async fn whoever_crashes_while_adding_up_counts_nothing_twice() {
             let (store, faults) = FaultyStore::around(Arc::clone(&ground.store));
             (0..passed).for_each(|_| faults.pass_one(Method::Save));
             faults.fail(Method::Save, 1, ErrorKind::Unavailable);
-            let rolled = roll_up(&store, ground.clock.now(), &CancellationToken::new()).await;
+            let rolled =
+                roll_up(&store, ground.clock.now(), Rolled::Everything, &CancellationToken::new())
+                    .await;
             assert!(rolled.is_err() || passed == 2, "it crashed");
             assert_eq!(ground.completed().await, 13, "read after the crash");
         }

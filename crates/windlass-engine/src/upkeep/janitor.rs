@@ -9,12 +9,14 @@ use windlass_core::store::{
 use windlass_core::{Result, State};
 
 use super::duties::Desk;
-use crate::statistics::roll_up;
+use crate::statistics::{Rolled, roll_up};
 
 /// How long it stays on record who changed what.
 const AUDIT_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-/// How often statistics are added up.
-const STATISTICS_EVERY: Duration = Duration::from_secs(20);
+/// How often statistics are added up to minutes, and every how many times to what is longer: no more often
+/// than anything new can be there.
+const STATISTICS_EVERY: Duration = Duration::from_secs(60);
+const LONGER_EVERY: u64 = 10;
 /// How often the audit is looked through.
 const AUDIT_SWEEP: Duration = Duration::from_secs(60 * 60);
 
@@ -22,6 +24,7 @@ pub(super) async fn clean(desk: Desk) {
     let config = desk.link.config();
     let mut audit_at: Option<Instant> = None;
     let mut statistics_at: Option<Instant> = None;
+    let mut statistics_rounds: u64 = 0;
     while !desk.stop.is_cancelled() {
         let store = &desk.link.store;
         desk.until_done("prune", |duty| store.prune(duty)).await;
@@ -31,7 +34,12 @@ pub(super) async fn clean(desk: Desk) {
         }
         if statistics_at.is_none_or(|at| at.elapsed() >= STATISTICS_EVERY) {
             statistics_at = Some(Instant::now());
-            if let Err(error) = roll_up(store, desk.link.store_now(), &desk.stop).await {
+            let depth = match statistics_rounds.is_multiple_of(LONGER_EVERY) {
+                true => Rolled::Everything,
+                false => Rolled::Minutes,
+            };
+            statistics_rounds += 1;
+            if let Err(error) = roll_up(store, desk.link.store_now(), depth, &desk.stop).await {
                 tracing::warn!(error = error.chain(), "could not add up statistics");
             }
         }
