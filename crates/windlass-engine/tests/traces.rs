@@ -1,6 +1,6 @@
 //! Traces of submits and runs, as an exporter of OpenTelemetry gets them.
 
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use opentelemetry::Value;
@@ -9,6 +9,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::{Instrument, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -26,7 +27,8 @@ static ENDED: LazyLock<Arc<Mutex<Vec<SpanData>>>> = LazyLock::new(|| {
         .with_id_generator(RunIds::default())
         .build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer)).unwrap();
+    let subscriber = tracing_subscriber::registry().with(layer);
+    tracing::subscriber::set_global_default(subscriber).expect("there is no other");
     ended
 });
 
@@ -35,7 +37,7 @@ struct Collector(Arc<Mutex<Vec<SpanData>>>);
 
 impl SpanExporter for Collector {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        self.0.lock().unwrap().extend(batch);
+        self.0.lock().extend(batch);
         Ok(())
     }
 }
@@ -44,7 +46,7 @@ impl SpanExporter for Collector {
 async fn spans(of: &SpanContext, count: usize) -> Vec<SpanData> {
     for _ in 0..1_000 {
         let is_its = |span: &&SpanData| span.span_context.trace_id() == of.trace_id();
-        let mut found: Vec<_> = ENDED.lock().unwrap().iter().filter(is_its).cloned().collect();
+        let mut found: Vec<_> = ENDED.lock().iter().filter(is_its).cloned().collect();
         if found.len() >= count {
             found.sort_by_key(|span| span.start_time);
             return found;
@@ -52,7 +54,7 @@ async fn spans(of: &SpanContext, count: usize) -> Vec<SpanData> {
         // The last reference to a span may be held by someone who is about to end.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("not {count} spans: {:?}", ENDED.lock().unwrap());
+    panic!("not {count} spans: {:?}", ENDED.lock());
 }
 
 fn span_of(traceparent: &str) -> SpanContext {
@@ -249,5 +251,5 @@ async fn a_context_that_is_not_sampled_is_handed_on_as_it_is_and_nothing_is_told
     let worker = client.worker().handle(flaky).start().await.unwrap();
     worker.stop().await.unwrap();
     let trace = span_of(around).trace_id();
-    assert!(ENDED.lock().unwrap().iter().all(|span| span.span_context.trace_id() != trace));
+    assert!(ENDED.lock().iter().all(|span| span.span_context.trace_id() != trace));
 }
