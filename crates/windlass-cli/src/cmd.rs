@@ -159,6 +159,7 @@ impl Cli {
     }
 
     /// The commands that submit or run tasks, of which there are traces.
+    #[cfg(feature = "otel")]
     pub(crate) fn is_traced(&self) -> bool {
         self.minds_signals() || matches!(self.command, Command::Enqueue(_))
     }
