@@ -15,6 +15,7 @@ use windlass_server::{App, Method};
 
 use crate::exit::{Code, Done, Failure};
 use crate::settings::{Server, Settings, without_password};
+use crate::telemetry::traceparent;
 
 /// How long a server may take to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -135,7 +136,7 @@ impl Caller {
 }
 
 /// Whom to trust in place of those whom the system trusts.
-fn certificates(path: &Path) -> Done<Vec<reqwest::Certificate>> {
+pub(crate) fn certificates(path: &Path) -> Done<Vec<reqwest::Certificate>> {
     let wrong = |cause: &dyn std::fmt::Display| {
         Failure::usage(format!("read certificates from {}: {cause}", path.display()))
     };
@@ -176,6 +177,9 @@ async fn ask(
     if let Some(token) = &server.token {
         request = request.bearer_auth(token);
     }
+    if let Some(traceparent) = traceparent() {
+        request = request.header("traceparent", traceparent);
+    }
     if let Some(body) = body {
         request = request.header("content-type", "application/json").body(body);
     }
@@ -191,7 +195,7 @@ async fn ask(
     Ok((status, answer.bytes().await.map_err(told)?))
 }
 
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;

@@ -158,6 +158,12 @@ impl Cli {
         matches!(self.command, Command::Dev(_) | Command::Serve(_) | Command::Worker(_))
     }
 
+    /// The commands that submit or run tasks, of which there are traces.
+    #[cfg(feature = "otel")]
+    pub(crate) fn is_traced(&self) -> bool {
+        self.minds_signals() || matches!(self.command, Command::Enqueue(_))
+    }
+
     pub(crate) fn is_measurement(&self) -> bool {
         matches!(self.command, Command::Bench(_))
     }

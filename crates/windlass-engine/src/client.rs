@@ -20,6 +20,7 @@ use crate::batcher::Batcher;
 use crate::handle::Handle;
 use crate::metrics::{Metrics, Watched};
 use crate::task::{Configure, Options, Task, encode};
+use crate::trace;
 use crate::worker::WorkerBuilder;
 
 /// Most tasks that one insert carries.
@@ -117,7 +118,8 @@ impl Client {
     ///
     /// They become pending in the order given, except that those with a key may come before or
     /// after those without. All of them go their way also when the caller stops waiting.
-    pub async fn insert_all(&self, tasks: Vec<NewTask>) -> Vec<Result<(TaskId, Inserted)>> {
+    pub async fn insert_all(&self, mut tasks: Vec<NewTask>) -> Vec<Result<(TaskId, Inserted)>> {
+        let sending = trace::Sending::begin(&mut tasks);
         let keyed_marks: Vec<_> = tasks.iter().map(is_keyed).collect();
         let (keyed, plain): (Vec<_>, _) = tasks.into_iter().partition(is_keyed);
         let mut keyed = self.inner.keyed.send_all(keyed).into_iter();
@@ -129,7 +131,9 @@ impl Client {
             let answer = answer.await.unwrap_or_else(|_| Err(runtime_ended()));
             answers.push(self.settle(answer));
         }
-        join_all(answers).await
+        let answers = join_all(answers).await;
+        sending.end(&answers);
+        answers
     }
 
     /// Sends a task by itself that was not decided with its batch, since a key or a name of it is in
@@ -154,9 +158,12 @@ impl Client {
         payload: Bytes,
         options: Options,
     ) -> Result<(TaskId, bool)> {
-        let task = options.into_task(kind, payload, &self.inner.config)?;
+        let mut task = options.into_task(kind, payload, &self.inner.config)?;
+        let sending = trace::Sending::begin(std::slice::from_mut(&mut task));
         let batcher = if is_keyed(&task) { &self.inner.keyed } else { &self.inner.plain };
-        let (id, inserted) = self.settle(batcher.send(task).await).await?;
+        let answer = self.settle(batcher.send(task).await).await;
+        sending.end(std::slice::from_ref(&answer));
+        let (id, inserted) = answer?;
         accept(id, inserted)
     }
 
@@ -252,7 +259,8 @@ impl<T: Task> Enqueue<T> {
     /// transaction; [`Client::accept`] makes a handle of the answer.
     #[doc(hidden)]
     pub fn into_parts(self) -> Result<(Client, NewTask)> {
-        let task = self.options.into_task(T::KIND, self.payload?, self.client.config())?;
+        let mut task = self.options.into_task(T::KIND, self.payload?, self.client.config())?;
+        trace::inherit(&mut task);
         Ok((self.client, task))
     }
 }

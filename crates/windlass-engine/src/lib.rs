@@ -7,6 +7,7 @@
 //!   fetched at once), scout (looks for queues), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
 //! - [`Upkeep`] leads and does these duties in a process that runs no tasks.
 //! - [`Metrics`] counts what a client and its workers do, and tells it to Prometheus.
+//! - [`trace`] puts submits and runs into one trace, with the feature `otel`.
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
 mod batcher;
@@ -37,6 +38,7 @@ mod subscriber;
 mod suspects;
 mod syncer;
 mod task;
+pub mod trace;
 mod upkeep;
 mod worker;
 

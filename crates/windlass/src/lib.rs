@@ -54,6 +54,11 @@ pub use windlass_engine::{
     Metrics, Options, Outcome, RawTask, Task, Unknown, Upkeep, UpkeepBuilder, Worker,
     WorkerBuilder, cancelled, discard, retry_after, snooze,
 };
+/// Traces for OpenTelemetry: who makes ids of spans, and contexts to hand on. See `docs/tracing.md`.
+#[cfg(feature = "otel")]
+pub mod otel {
+    pub use windlass_engine::trace::{RunIds, follow, is_sampled, traceparent};
+}
 /// A driver of PostgreSQL, in the version whose transactions [`transaction::Within`] takes.
 #[cfg(feature = "sqlx-0_9")]
 pub use windlass_stores::postgres::sqlx;
