@@ -24,8 +24,10 @@ mod worker;
 mod workers;
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use clap::{Parser, Subcommand};
+use windlass::Client;
 
 use crate::caller::{Access, Caller};
 use crate::exit::Done;
@@ -109,7 +111,7 @@ enum Command {
     /// Look at workers.
     #[command(subcommand, after_help = "Example:\n  windlass workers list")]
     Workers(workers::Command),
-    /// Count tasks, queues and workers.
+    /// Count tasks, queues and workers, and show what was done lately.
     Stats(stats::Args),
     /// Make, list and revoke the access tokens of servers on a store.
     #[command(
@@ -139,16 +141,32 @@ enum Command {
 pub(crate) struct Desk {
     pub(crate) settings: Settings,
     pub(crate) output: Output,
+    /// The client of the store that was opened, if any.
+    opened: OnceLock<Client>,
 }
 
 impl Desk {
     fn set(globals: &Globals) -> Done<Self> {
         let settings = Settings::gather(globals, Vec::new())?;
-        Ok(Self { settings, output: Output::of(globals) })
+        Ok(Self { settings, output: Output::of(globals), opened: OnceLock::new() })
     }
 
     async fn caller(&self, access: Access) -> Done<Caller> {
-        Caller::connect(&self.settings, access).await
+        let caller = Caller::connect(&self.settings, access).await?;
+        if let Caller::Store(app) = &caller {
+            // A command opens one store, once.
+            let _ = self.opened.set(app.client().clone());
+        }
+        Ok(caller)
+    }
+
+    /// Saves the statistics of what was submitted; the command has done its work without them.
+    async fn end(&self) {
+        if let Some(client) = self.opened.get()
+            && let Err(error) = client.statistics().save().await
+        {
+            tracing::warn!(error = error.chain(), "statistics are not saved");
+        }
     }
 }
 
@@ -179,7 +197,12 @@ pub(crate) async fn run(cli: Cli) -> Done {
         Command::Dev(args) => dev::run(args, globals).await,
         Command::Serve(args) => serve::run(args, globals).await,
         Command::Worker(args) => worker::run(args, globals).await,
-        Command::Enqueue(args) => enqueue::run(args, &Desk::set(globals)?).await,
+        Command::Enqueue(args) => {
+            let desk = Desk::set(globals)?;
+            let done = enqueue::run(args, &desk).await;
+            desk.end().await;
+            done
+        }
         Command::Task(command) => task::run(command, &Desk::set(globals)?).await,
         Command::Queue(command) => queue::run(command, &Desk::set(globals)?).await,
         Command::Dlq(command) => dlq::run(command, &Desk::set(globals)?).await,

@@ -114,6 +114,11 @@ impl Output {
         }
     }
 
+    /// True when a person looks on, and a screen can be drawn.
+    pub(crate) fn is_screen(self) -> bool {
+        self.format == Format::Table && std::io::stdout().is_terminal()
+    }
+
     pub(crate) fn style(self) -> Style {
         Style { is_colored: self.is_colored }
     }

@@ -29,6 +29,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// Where a worker tells its metrics.
     pub metrics: MetricsConfig,
+    /// What is kept of the work that was done.
+    pub statistics: StatisticsConfig,
     /// Settings of a worker.
     pub worker: WorkerConfig,
     /// Settings of the leader's duties.
@@ -66,6 +68,14 @@ pub struct MetricsConfig {
     pub port: Option<u16>,
     /// The address to listen on.
     pub bind: IpAddr,
+}
+
+/// What is kept of the work that was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatisticsConfig {
+    /// This process counts what it does and keeps the counts in the store.
+    pub enabled: bool,
 }
 
 /// Settings of a worker.

@@ -19,6 +19,7 @@ pub mod metric;
 pub mod name;
 pub mod retry;
 pub mod state;
+pub mod statistics;
 pub mod store;
 pub mod task;
 pub mod unique;

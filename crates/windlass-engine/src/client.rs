@@ -19,6 +19,7 @@ use windlass_core::{Error, ErrorKind, NewTask, Reason, Result, Store, TaskId, Ta
 use crate::batcher::Batcher;
 use crate::handle::Handle;
 use crate::metrics::{Metrics, Watched};
+use crate::statistics::Statistics;
 use crate::task::{Configure, Options, Task, encode};
 use crate::trace;
 use crate::worker::WorkerBuilder;
@@ -43,6 +44,7 @@ struct Inner {
     /// The same, with its calls counted.
     watched: Arc<dyn Store>,
     metrics: Metrics,
+    statistics: Statistics,
     config: Config,
     /// Apart, since a keyed task may have to wait for another's key and must not hold plain ones up,
     /// and since a batch that is refused must be one insert: it is halved and sent again.
@@ -68,7 +70,8 @@ impl Client {
     /// A client of this store with settings of its own; what they leave to the store is as it has it.
     pub fn with_config(store: Arc<dyn Store>, mut config: Config) -> Self {
         config.task.retention.get_or_insert_with(|| store.profile().retention_default);
-        let metrics = Metrics::new(&store);
+        let statistics = Statistics::new(&store, config.statistics.enabled);
+        let metrics = Metrics::new(&store, statistics.clone());
         let watched = Watched::around(Arc::clone(&store), metrics.clone());
         let batcher = || {
             let store = Arc::clone(&watched);
@@ -80,7 +83,7 @@ impl Client {
             let store = Arc::clone(&glanced);
             async move { store.get(GetParams { ids, parts: Parts::NONE }).await }
         });
-        let inner = Inner { store, watched, metrics, config, plain, keyed, glances };
+        let inner = Inner { store, watched, metrics, statistics, config, plain, keyed, glances };
         Self { inner: Arc::new(inner) }
     }
 
@@ -88,6 +91,11 @@ impl Client {
     /// for Prometheus.
     pub fn metrics(&self) -> &Metrics {
         &self.inner.metrics
+    }
+
+    /// What this client and all others of the store have done, minute by minute, kept in the store.
+    pub fn statistics(&self) -> &Statistics {
+        &self.inner.statistics
     }
 
     /// Submits a task: `.await` it, or set options first.
@@ -229,6 +237,13 @@ impl Client {
     pub fn accept<T: Task>(self, (id, inserted): (TaskId, Inserted)) -> Result<Handle<T>> {
         let (id, is_new) = accept(id, inserted)?;
         Ok(Handle::new(self, id, is_new))
+    }
+
+    /// Saves the statistics at the end of something. They are worth no waiting for a store that is away.
+    pub(crate) async fn save_statistics(&self) {
+        if let Err(error) = self.inner.statistics.save().await {
+            tracing::warn!(error = error.chain(), "the last seconds of statistics are not saved");
+        }
     }
 
     async fn change(&self, id: &TaskId, action: Action) -> Result<Changed> {

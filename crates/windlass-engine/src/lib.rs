@@ -8,6 +8,7 @@
 //! - [`Upkeep`] leads and does these duties in a process that runs no tasks.
 //! - [`Metrics`] counts what a client and its workers do, and tells it to Prometheus.
 //! - [`trace`] puts submits and runs into one trace, with the feature `otel`.
+//! - [`Statistics`] keeps what was done in the store, minute by minute, and reads what all have kept.
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
 mod batcher;
@@ -34,6 +35,7 @@ mod run;
 mod scout;
 mod slots;
 mod station;
+mod statistics;
 mod subscriber;
 mod suspects;
 mod syncer;
@@ -52,6 +54,7 @@ pub use inline::Inline;
 pub use metrics::{Figures, Metrics};
 pub use quotas::{Queues, share};
 pub use station::Unknown;
+pub use statistics::{Reach, Read, Statistics};
 pub use task::{Configure, DEFAULT_QUEUE, Options, Task};
 pub use upkeep::{Upkeep, UpkeepBuilder};
 pub use worker::{Worker, WorkerBuilder};

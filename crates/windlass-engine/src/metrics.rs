@@ -20,13 +20,15 @@ use prometheus::{
 };
 use windlass_core::metric::{self, Metric};
 use windlass_core::store::{Applied, Inserted, Refusal};
-use windlass_core::{Claimed, Kind, Priority, State, Store, Transition};
+use windlass_core::{Claimed, Kind, Priority, QueueName, State, Store, Transition};
 
 use bounded::Bounded;
 pub use figures::Figures;
 use figures::Reading;
 use leading::Leading;
 pub(crate) use watched::Watched;
+
+use crate::statistics::Statistics;
 
 /// The counts of one client and of all that works through it. Cheap to clone.
 #[derive(Clone)]
@@ -47,13 +49,25 @@ struct Inner {
     repairs: IntCounter,
     leading: Leading,
     reading: Reading,
+    /// Counts the same, for longer.
+    statistics: Statistics,
 }
 
-/// The kind of a run that has ended, and how long it took.
-pub(crate) type EndedRun = (Kind, Option<Duration>);
+/// A run that has ended, and how long it took.
+pub(crate) struct EndedRun {
+    pub(crate) queue: QueueName,
+    pub(crate) kind: Kind,
+    pub(crate) took: Option<Duration>,
+}
+
+impl EndedRun {
+    fn of(run: &Transition) -> Self {
+        Self { queue: run.queue.clone(), kind: run.kind.clone(), took: run.took }
+    }
+}
 
 impl Metrics {
-    pub(crate) fn new(store: &Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: &Arc<dyn Store>, statistics: Statistics) -> Self {
         let registry = Registry::new();
         Self(Arc::new(Inner {
             store_name: store.profile().name,
@@ -69,6 +83,7 @@ impl Metrics {
             repairs: kept(&registry, counter(&metric::REPAIRS)),
             leading: Leading::default(),
             reading: Reading::of(Arc::clone(store)),
+            statistics,
             registry,
         }))
     }
@@ -85,9 +100,10 @@ impl Metrics {
     }
 
     /// Counts the tasks of a batch that are new.
-    fn submitted(&self, tasks: &[(Kind, Priority)], told: &[Inserted]) {
+    fn submitted(&self, tasks: &[(QueueName, Kind, Priority)], told: &[Inserted]) {
+        self.0.statistics.submitted(tasks, told);
         let new = tasks.iter().zip(told).filter(|(_, told)| told.is_new());
-        for ((kind, priority), count) in stretches(new.map(|(task, _)| task)) {
+        for ((_, kind, priority), count) in stretches(new.map(|(task, _)| task)) {
             let labels = [self.0.kinds.label(kind.as_str()), priority.as_str()];
             self.0.submitted.with_label_values(&labels).inc_by(count);
         }
@@ -95,6 +111,7 @@ impl Metrics {
 
     /// Notes how long the tasks of a claim had waited.
     fn claimed(&self, tasks: &[Claimed]) {
+        self.0.statistics.claimed(tasks);
         let mut its: Option<(&Claimed, Histogram)> = None;
         for task in tasks {
             let (_, wait) =
@@ -109,17 +126,18 @@ impl Metrics {
 
     /// Counts runs whose end was stored without anyone here hearing of it: as they were reported.
     pub(crate) fn ended_unheard(&self, reported: &[&Transition]) {
-        let runs: Vec<_> = reported.iter().map(|run| (run.kind.clone(), run.took)).collect();
+        let runs: Vec<_> = reported.iter().map(|run| EndedRun::of(run)).collect();
         let outcomes = reported.iter().map(|run| Applied::Applied(run.next.state));
         self.ended(&runs, &outcomes.collect::<Vec<_>>());
     }
 
     /// Counts runs by what their end has made of their tasks.
     fn ended(&self, runs: &[EndedRun], outcomes: &[Applied]) {
+        self.0.statistics.ended(runs, outcomes);
         let mut ends = Vec::with_capacity(runs.len());
         let mut its: Option<(&Kind, Histogram)> = None;
         let mut refused = 0;
-        for ((kind, took), outcome) in runs.iter().zip(outcomes) {
+        for (EndedRun { kind, took, .. }, outcome) in runs.iter().zip(outcomes) {
             match outcome {
                 // These runs do not count: their tasks wait again, as before.
                 Applied::Applied(State::Pending | State::Scheduled) => {}

@@ -34,6 +34,7 @@ pub struct Upkeep {
     /// Dropped with the handle: the roles end also when nobody waits for that.
     stop: DropGuard,
     roles: [JoinHandle<()>; 2],
+    client: Client,
     health: watch::Receiver<Health>,
 }
 
@@ -56,6 +57,7 @@ impl UpkeepBuilder {
 
     /// Starts in the background of the present runtime. A store that is away is waited for.
     pub fn start(self) -> Upkeep {
+        let client = self.client.clone();
         let link = Link::new(self.client, self.wall, fresh_id());
         let (health, told) = watch::channel(Health::GOOD);
         let stop = CancellationToken::new();
@@ -63,7 +65,7 @@ impl UpkeepBuilder {
         // beats for that, here the pings do.
         let healthchecker = healthchecker::start(Arc::clone(&link), health, stop.clone());
         let leader = leader::start(link, stop.clone());
-        Upkeep { stop: stop.drop_guard(), roles: [leader, healthchecker], health: told }
+        Upkeep { stop: stop.drop_guard(), roles: [leader, healthchecker], client, health: told }
     }
 }
 
@@ -81,6 +83,7 @@ impl Upkeep {
                 Error::new(ErrorKind::Unavailable, "the upkeep ended early").because(cause)
             })?;
         }
+        self.client.save_statistics().await;
         Ok(())
     }
 }

@@ -353,6 +353,7 @@ async fn work(
     join("subscriber", subscriber.await);
     join("scout", scout.await);
     heartbeater.stop().await;
+    station.client.save_statistics().await;
     station.store.leave(station.identity.id()).await?;
     Ok(())
 }

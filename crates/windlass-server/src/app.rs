@@ -15,12 +15,14 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use tracing::Instrument;
+use windlass_core::statistics::Span;
 use windlass_core::{Error, ErrorKind, Store};
-use windlass_engine::{Client, trace};
+use windlass_engine::{Client, Reach, Read, trace};
 
 use crate::access::{Arrival, Keyring};
 use crate::guard::RequestId;
@@ -29,6 +31,7 @@ use crate::openapi;
 use crate::problem::{Cause, Outcome, Problem, Slug};
 use crate::remote::Remote;
 use crate::routes::{self, Route, Routes};
+use crate::wire::statistics::Windows;
 
 /// Bodies that are larger than [`SMALL_BODY_BYTES`] share this much memory.
 const LARGE_BODIES_KIB: usize = 256 * 1024;
@@ -60,9 +63,16 @@ struct Inner {
     changes: TaskTracker,
     remote: Remote,
     keyring: Keyring,
+    windows: Mutex<Option<ToldWindows>>,
     routes: OnceLock<Arc<[Route]>>,
     /// The document of the routes, once somebody has asked for it.
     document: OnceLock<Bytes>,
+}
+
+/// The windows that were told last, and what they were made of.
+struct ToldWindows {
+    of: Arc<Vec<Span>>,
+    windows: Arc<Windows>,
 }
 
 impl App {
@@ -85,6 +95,7 @@ impl App {
             pings: Arc::new(Semaphore::new(PINGS_MAX)),
             changes: TaskTracker::new(),
             remote: Remote::new(),
+            windows: Mutex::default(),
             routes: OnceLock::new(),
             document: OnceLock::new(),
         }));
@@ -94,6 +105,11 @@ impl App {
         let routes: Arc<[Route]> = table.into();
         let routes = shared.0.routes.get_or_init(|| routes).clone();
         Self { router, routes, shared }
+    }
+
+    /// The client whose store this is the API of.
+    pub fn client(&self) -> &Client {
+        self.shared.client()
     }
 
     /// Every route there is, with the scope that it asks for.
@@ -154,6 +170,20 @@ impl Shared {
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         self.0.client.watched()
+    }
+
+    /// What was done in the last hour, day and week; made once of what was read once.
+    pub(crate) async fn windows(&self) -> Outcome<Arc<Windows>> {
+        let Read { now, spans } = self.client().statistics().read(Reach::All).await?;
+        if let Some(ToldWindows { of, windows }) = &*self.0.windows.lock()
+            && Arc::ptr_eq(of, &spans)
+        {
+            return Ok(Arc::clone(windows));
+        }
+        let windows = Arc::new(Windows::new(&spans, now));
+        let told = ToldWindows { of: spans, windows: Arc::clone(&windows) };
+        *self.0.windows.lock() = Some(told);
+        Ok(windows)
     }
 
     /// Memory for large bodies, in KiB.

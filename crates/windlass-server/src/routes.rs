@@ -65,6 +65,7 @@ pub(crate) fn all(shared: &Shared) -> Routes {
         .delete("/dlq", InQueues(Operate), &dlq::PURGE, dlq::purge)
         .post("/dlq/retry", InQueues(Operate), &dlq::RETRY, dlq::retry)
         .get("/stats", Everywhere(Read), &stats::SHOW, stats::show)
+        .get("/stats/timeseries", InQueues(Read), &stats::SERIES, stats::series)
         .get("/autoscale", InQueues(Read), &metrics::AUTOSCALE, metrics::autoscale)
         .get("/tokens", Everywhere(Admin), &tokens::LIST, tokens::list)
         .post("/tokens", Everywhere(Admin), &tokens::CREATE, tokens::create)

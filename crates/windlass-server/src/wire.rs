@@ -4,6 +4,7 @@ pub(crate) mod autoscale;
 pub(crate) mod filter;
 pub(crate) mod pull;
 pub(crate) mod queue;
+pub(crate) mod statistics;
 pub(crate) mod stats;
 pub(crate) mod submit;
 pub(crate) mod task;

@@ -1,6 +1,7 @@
 //! `windlass bench`: measures a store from outside, through the contract that the engine uses.
 
 mod backlog;
+mod compare;
 mod disk;
 mod drain;
 mod enqueue;
@@ -17,8 +18,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tempfile::TempDir;
-use windlass::Opening;
+use windlass::core::config::Config;
 use windlass::core::{Error, ErrorKind, Result, Store};
+use windlass::{Client, Opening};
 
 use self::report::{Report, Surroundings};
 use super::Globals;
@@ -31,6 +33,7 @@ Examples:
   windlass bench --batch 500 -o json               one batch size, one line of JSON
   windlass bench --mode enqueue --producers 64     64 producers, one task per call
   windlass bench --mode drain --concurrency 200    a worker empties a backlog
+  windlass bench --mode drain --compare-statistics 10    what keeping statistics costs
   windlass bench --mode flow                       producers and a worker at the same time
   windlass bench --mode latency                    from the submit to the start of the handler
   windlass bench --mode backlog                    what a claim costs with 1,000,000 tasks waiting
@@ -79,6 +82,13 @@ pub(crate) struct Args {
     /// How long to load the store (mode `soak`).
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
     soak_seconds: f64,
+    /// Counts no statistics in the client and the worker that are measured.
+    #[arg(long)]
+    no_statistics: bool,
+    /// Empties so many pairs of backlogs, with statistics and without in turn, and tells how the rates compare
+    /// (mode `drain`).
+    #[arg(long, value_name = "PAIRS", conflicts_with = "no_statistics", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    compare_statistics: Option<u32>,
     /// Longest time for one step of a measurement.
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS")]
     step_seconds: f64,
@@ -119,6 +129,15 @@ struct Effort {
     step: Duration,
     /// The store stays when we go, so what was put into it has to be removed.
     is_store_kept: bool,
+    /// Of the clients and workers that are measured.
+    config: Config,
+}
+
+impl Effort {
+    /// A client of a store as it is measured.
+    fn client(&self, store: Arc<dyn Store>) -> Client {
+        Client::with_config(store, self.config.clone())
+    }
 }
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
@@ -130,6 +149,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         payload_bytes: args.payload_bytes,
         step: seconds(args.step_seconds)?,
         is_store_kept: globals.store.is_some(),
+        config: with_statistics(!args.no_statistics),
     };
     let places = Places::find(&args, globals)?;
     let first = places.open(0).await?;
@@ -156,9 +176,14 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         }
         Mode::Http => http::run(first, args.producers, &effort, &mut report).await?,
         Mode::Drain => {
-            let second = places.open(1).await?;
             let slots = args.concurrency as usize;
-            drain::run([first, second], slots, &effort, &mut report).await?;
+            match args.compare_statistics {
+                Some(pairs) => compare::run(first, slots, pairs, &effort, &mut report).await?,
+                None => {
+                    let second = places.open(1).await?;
+                    drain::run([first, second], slots, &effort, &mut report).await?;
+                }
+            }
         }
         Mode::Flow => {
             let callers = enqueue::Callers { producers: args.producers, batch: batch.unwrap_or(1) };
@@ -183,6 +208,13 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     }
     report.end();
     Ok(())
+}
+
+/// The default settings, with statistics on or off.
+fn with_statistics(enabled: bool) -> Config {
+    let mut config = Config::default();
+    config.statistics.enabled = enabled;
+    config
 }
 
 fn seconds(count: f64) -> Result<Duration> {

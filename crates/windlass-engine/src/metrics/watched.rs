@@ -63,7 +63,8 @@ impl Store for Watched {
     }
 
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
-        let sorts: Vec<_> = tasks.iter().map(|task| (task.kind.clone(), task.priority)).collect();
+        let sort = |task: &NewTask| (task.queue.clone(), task.kind.clone(), task.priority);
+        let sorts: Vec<_> = tasks.iter().map(sort).collect();
         let told = self.timed("insert", self.inner.insert(tasks)).await?;
         self.metrics.submitted(&sorts, &told);
         Ok(told)
@@ -76,8 +77,7 @@ impl Store for Watched {
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
-        let runs: Vec<EndedRun> =
-            params.transitions.iter().map(|run| (run.kind.clone(), run.took)).collect();
+        let runs: Vec<EndedRun> = params.transitions.iter().map(EndedRun::of).collect();
         let reply = self.timed("apply", self.inner.apply(params)).await?;
         self.metrics.ended(&runs, &reply.outcomes);
         if let Some(Ok(claim)) = &reply.claim {

@@ -1,4 +1,4 @@
-//! The janitor: removes what is kept no longer, and lets the store tidy up.
+//! The janitor: removes what is kept no longer, adds statistics up, and lets the store tidy up.
 
 use std::time::Duration;
 
@@ -9,21 +9,31 @@ use windlass_core::store::{
 use windlass_core::{Result, State};
 
 use super::duties::Desk;
+use crate::statistics::roll_up;
 
 /// How long it stays on record who changed what.
 const AUDIT_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// How often statistics are added up.
+const STATISTICS_EVERY: Duration = Duration::from_secs(20);
 /// How often the audit is looked through.
 const AUDIT_SWEEP: Duration = Duration::from_secs(60 * 60);
 
 pub(super) async fn clean(desk: Desk) {
     let config = desk.link.config();
     let mut audit_at: Option<Instant> = None;
+    let mut statistics_at: Option<Instant> = None;
     while !desk.stop.is_cancelled() {
         let store = &desk.link.store;
         desk.until_done("prune", |duty| store.prune(duty)).await;
         desk.until_done("tend", |duty| store.tend(duty)).await;
         if let Some(age) = config.task.dead_letter_retention {
             delete_dead_letters(&desk, age).await;
+        }
+        if statistics_at.is_none_or(|at| at.elapsed() >= STATISTICS_EVERY) {
+            statistics_at = Some(Instant::now());
+            if let Err(error) = roll_up(store, desk.link.store_now(), &desk.stop).await {
+                tracing::warn!(error = error.chain(), "could not add up statistics");
+            }
         }
         if audit_at.is_none_or(|at| at.elapsed() >= AUDIT_SWEEP) {
             audit_at = Some(Instant::now());

@@ -3,8 +3,10 @@
 use axum::extract::{Request, State as Shares};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use windlass_core::statistics::rate_per_second;
 use windlass_core::store::{Action, Depth, Filter, Order, QueueRecord, RunOrder};
 use windlass_core::{QueueName, State, Timestamp};
+use windlass_engine::Reach;
 
 use super::Name;
 use super::bulk::sweep;
@@ -17,7 +19,7 @@ use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::{CURSOR, DRY_RUN, RawQuery};
 use crate::sweep::{Sweep, Swept};
-use crate::wire::queue::Queue;
+use crate::wire::queue::{Queue, Rates};
 use crate::wire::{Json, List};
 
 const QUEUE: [Entry; 1] = [entry("queue", Sort::Text, "The name of a queue")];
@@ -42,7 +44,8 @@ pub(super) async fn list(
     let mut queues = shared.store().queues().await?;
     queues.retain(|queue| caller.reaches(&queue.name));
     let now = clock(&shared, &queues).await?;
-    let data = queues.iter().map(|queue| Queue::new(queue, now)).collect();
+    let rates = rates(&shared).await;
+    let data = queues.iter().map(|queue| Queue::new(queue, now, rates(queue))).collect();
     Ok(Json(StatusCode::OK, List::whole(data)).into_response())
 }
 
@@ -163,7 +166,7 @@ pub(super) async fn purge(
 async fn told(shared: &Shared, name: &str) -> Outcome<Response> {
     let record = find(shared, name).await?;
     let now = clock(shared, std::slice::from_ref(&record)).await?;
-    Ok(Json(StatusCode::OK, Queue::new(&record, now)).into_response())
+    Ok(Json(StatusCode::OK, Queue::new(&record, now, rates(shared).await(&record))).into_response())
 }
 
 async fn find(shared: &Shared, name: &str) -> Outcome<QueueRecord> {
@@ -171,6 +174,15 @@ async fn find(shared: &Shared, name: &str) -> Outcome<QueueRecord> {
     let found = queues.into_iter().find(|queue| queue.name.as_str() == name);
     let shown = windlass_core::limits::clip(name, 128);
     found.ok_or_else(|| Problem::new(Slug::NotFound, format!("no queue {shown:?}")))
+}
+
+/// What comes into queues and leaves them. A queue is told also while its statistics cannot be read.
+async fn rates(shared: &Shared) -> impl Fn(&QueueRecord) -> Rates {
+    let read = shared.client().statistics().read(Reach::Recent).await.ok();
+    move |queue| {
+        let read = read.as_ref()?;
+        Some(rate_per_second(&read.spans, read.now, &queue.name))
+    }
 }
 
 /// The store's clock, if any age is to be told by it.

@@ -1,11 +1,14 @@
 //! Counts of everything, and what a store is, as the API tells them.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::{Durability, Profile, QueueRecord, StateCounts, WorkerRecord};
 
 use super::Counts;
 use super::queue::{add, by_state};
+use super::statistics::Windows;
 use super::words::CountsWord;
 
 /// Counts of everything.
@@ -15,6 +18,9 @@ pub(crate) struct Stats {
     queues: Queues,
     workers: Workers,
     store: StoreStats,
+    /// What was done lately, by all workers and clients whose statistics are on.
+    #[schemars(with = "Windows")]
+    windows: Arc<Windows>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -60,7 +66,12 @@ pub(crate) struct Stored<'a> {
 
 impl Stats {
     /// Adds up what a store has.
-    pub(crate) fn new(store: Stored<'_>, queues: &[QueueRecord], workers: &[WorkerRecord]) -> Self {
+    pub(crate) fn new(
+        store: Stored<'_>,
+        queues: &[QueueRecord],
+        workers: &[WorkerRecord],
+        windows: Arc<Windows>,
+    ) -> Self {
         let Stored { profile, repairs_total } = store;
         let mut counts = StateCounts::default();
         for queue in queues {
@@ -80,6 +91,7 @@ impl Stats {
                 slots_used: live().map(|card| u64::from(card.slots_used)).sum(),
             },
             store: StoreStats { name: profile.name, durability, loss, repairs_total },
+            windows,
         }
     }
 }

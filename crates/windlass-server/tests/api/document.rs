@@ -203,6 +203,7 @@ async fn every_good_answer_that_is_described_is_given_and_fits() {
         "autoscale",
         "queues/default",
         "stats",
+        "stats/timeseries",
         "tokens",
         "audit",
         "openapi.json",

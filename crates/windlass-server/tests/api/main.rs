@@ -10,6 +10,7 @@ mod pull;
 mod root;
 mod routes;
 mod sockets;
+mod statistics;
 mod submit;
 mod support;
 mod tls;

@@ -2,6 +2,8 @@
 SELECT class, key, version, body, updated_at
 FROM windlass_document
 WHERE class = ?1
-  AND (?2 IS NULL OR key > ?2)
+  -- Not `?2 IS NULL OR key > ?2`, which would walk the class from its start.
+  AND key >= ifnull(?2, '')
+  AND key IS NOT ?2
 ORDER BY key
 LIMIT ?3

@@ -10,14 +10,17 @@ impl Model {
             DocQuery::One { class, key } => {
                 self.documents.get(&(class.clone(), key.clone())).cloned().into_iter().collect()
             }
-            DocQuery::Class { class, after, limit } => self
-                .documents
-                .values()
-                .filter(|document| document.class == *class)
-                .filter(|document| after.as_ref().is_none_or(|after| document.key > *after))
-                .take(*limit)
-                .cloned()
-                .collect(),
+            DocQuery::Class { class, after, limit } => {
+                let start = (class.clone(), after.clone().unwrap_or_default());
+                self.documents
+                    .range(start..)
+                    .map(|(_, document)| document)
+                    .take_while(|document| document.class == *class)
+                    .filter(|document| after.as_ref().is_none_or(|after| document.key > *after))
+                    .take(*limit)
+                    .cloned()
+                    .collect()
+            }
         }
     }
 

@@ -102,6 +102,8 @@ pub async fn documents_of_a_class_come_by_key_in_pages(s: Scene) {
     assert_eq!(page(None, 2).await, ["a", "b"]);
     assert_eq!(page(Some("b"), 2).await, ["c", "d"]);
     assert_eq!(page(Some("é"), 2).await, [""; 0]);
+    assert_eq!(page(Some("bb"), 9).await, ["c", "d", "é"], "a key that is not there");
+    assert_eq!(page(Some("0"), 1).await, ["a"], "a key before all");
 }
 
 pub async fn a_document_comes_back_letter_for_letter(s: Scene) {

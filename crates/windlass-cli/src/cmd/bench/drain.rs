@@ -48,19 +48,7 @@ pub(super) async fn run(
     let mut bare = preloaded(yardstick, effort).await?;
     let own = claim_with_apply(&mut bare, BATCH, effort).await?.per_second();
     report.step();
-    let queue = scene.queue().clone();
-    let worker = Client::new(Arc::clone(&store))
-        .worker()
-        .handle(noop)
-        .queue(queue.as_str(), 1)
-        .concurrency(concurrency);
-    let start = Instant::now();
-    let worker = worker.start().await?;
-    while completed(&store, &queue, effort.tasks).await? < effort.tasks {
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-    let took = start.elapsed();
-    worker.stop().await?;
+    let took = drained(&scene, effort.client(store), concurrency, effort).await?;
     report.step();
     if effort.is_store_kept {
         scene.tidy().await?;
@@ -91,7 +79,26 @@ pub(super) async fn run(
     Ok(())
 }
 
-async fn preloaded(store: Arc<dyn Store>, effort: &Effort) -> Result<Scene> {
+/// Has a worker empty a backlog; how long that took.
+pub(super) async fn drained(
+    scene: &Scene,
+    client: Client,
+    concurrency: usize,
+    effort: &Effort,
+) -> Result<Duration> {
+    let (store, queue) = (scene.store(), scene.queue().clone());
+    let worker = client.worker().handle(noop).queue(queue.as_str(), 1).concurrency(concurrency);
+    let start = Instant::now();
+    let worker = worker.start().await?;
+    while completed(&store, &queue, effort.tasks).await? < effort.tasks {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    let took = start.elapsed();
+    worker.stop().await?;
+    Ok(took)
+}
+
+pub(super) async fn preloaded(store: Arc<dyn Store>, effort: &Effort) -> Result<Scene> {
     let mut scene = Scene::set(store, effort.payload_bytes).await?;
     let mut left = usize::try_from(effort.tasks).unwrap_or(usize::MAX);
     while left > 0 {

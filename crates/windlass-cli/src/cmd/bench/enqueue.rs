@@ -42,7 +42,7 @@ pub(super) async fn run(
     let scene = Scene::set(store, effort.payload_bytes).await?;
     report.stage(&format!("{} producers", callers.producers), 2);
     let start = Instant::now();
-    let calls = produce(&scene, &callers, effort.tasks, Some(start + effort.step)).await?;
+    let calls = produce(&scene, &callers, effort, Some(start + effort.step)).await?;
     let took = start.elapsed();
     report.step();
     if effort.is_store_kept {
@@ -79,11 +79,11 @@ pub(super) async fn run(
 pub(super) async fn produce(
     scene: &Scene,
     callers: &Callers,
-    tasks: u64,
+    effort: &Effort,
     stop_at: Option<Instant>,
 ) -> Result<Vec<(u64, Duration)>> {
-    let client = Client::new(scene.store());
-    let left = Arc::new(AtomicU64::new(tasks));
+    let client = effort.client(scene.store());
+    let left = Arc::new(AtomicU64::new(effort.tasks));
     let mut producers = JoinSet::new();
     for _ in 0..callers.producers {
         let producer = Producer {

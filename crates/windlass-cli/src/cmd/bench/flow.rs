@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
-use windlass::Client;
 use windlass::core::Store;
 
 use super::Effort;
@@ -26,7 +25,8 @@ pub(super) async fn run(
     let scene = Scene::set(Arc::clone(&store), effort.payload_bytes).await?;
     let queue = scene.queue().clone();
     report.stage(&format!("{} producers, {concurrency} slots", callers.producers), 2);
-    let worker = Client::new(Arc::clone(&store))
+    let worker = effort
+        .client(Arc::clone(&store))
         .worker()
         .handle(noop)
         .queue(queue.as_str(), 1)
@@ -34,7 +34,7 @@ pub(super) async fn run(
         .start()
         .await?;
     let start = Instant::now();
-    let calls = produce(&scene, &callers, effort.tasks, None).await?;
+    let calls = produce(&scene, &callers, effort, None).await?;
     let submitted = start.elapsed();
     report.step();
     while completed(&store, &queue, effort.tasks).await? < effort.tasks {

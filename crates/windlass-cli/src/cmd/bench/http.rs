@@ -10,7 +10,6 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use windlass::Client;
 use windlass::core::{Error, ErrorKind, Result, Store};
 use windlass_server::{App, Listener};
 
@@ -29,7 +28,7 @@ pub(super) async fn run(
     let scene = Scene::set(store, effort.payload_bytes).await?;
     let listener = Listener::bind(([127, 0, 0, 1], 0).into()).await?;
     let (address, stop) = (listener.address(), CancellationToken::new());
-    let app = App::new(Client::new(scene.store()));
+    let app = App::new(effort.client(scene.store()));
     let serving = tokio::spawn(listener.serve(app, stop.clone().cancelled_owned()));
     let payload = "x".repeat(effort.payload_bytes.saturating_sub(2));
     let body = json!({ "type": KIND, "queue": scene.queue(), "payload": payload }).to_string();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::mpsc;
 use windlass::core::{Error, ErrorKind, Store};
-use windlass::{Client, Configure, Context, Outcome, Task};
+use windlass::{Configure, Context, Outcome, Task};
 
 use super::Effort;
 use super::report::{Percentiles, Report, per_second};
@@ -37,7 +37,7 @@ pub(super) async fn run(store: Arc<dyn Store>, effort: &Effort, report: &mut Rep
     let tasks = effort.tasks.min(TASKS_MAX);
     report.stage("one task every 10 ms", tasks);
     let scene = Scene::set(Arc::clone(&store), effort.payload_bytes).await?;
-    let client = Client::new(store);
+    let client = effort.client(store);
     let (started, mut starts) = mpsc::unbounded_channel();
     let queue = scene.queue().as_str().to_owned();
     let builder = client.worker().state(started).handle(pong);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use windlass::Client;
 use windlass::core::{Error, ErrorKind, Result, Store};
 
 use super::Effort;
@@ -43,7 +42,8 @@ pub(super) async fn run(
 ) -> Done {
     let scene = Scene::set(Arc::clone(&store), effort.payload_bytes).await?;
     let queue = scene.queue().clone();
-    let worker = Client::new(Arc::clone(&store))
+    let worker = effort
+        .client(Arc::clone(&store))
         .worker()
         .handle(noop)
         .queue(queue.as_str(), 1)
