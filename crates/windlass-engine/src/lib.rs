@@ -7,6 +7,7 @@
 //!   fetched at once), scout (looks for queues), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
 //! - [`Upkeep`] leads and does these duties in a process that runs no tasks.
 //! - [`Metrics`] counts what a client and its workers do, and tells it to Prometheus.
+//! - [`Listener`] hears live events, of all processes on the store.
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
 mod batcher;
@@ -26,6 +27,7 @@ mod intake;
 mod leader;
 mod leases;
 mod link;
+mod live;
 mod metrics;
 mod processor;
 mod quotas;
@@ -47,6 +49,7 @@ pub use handle::Handle;
 pub use handler::{Handler, RawTask};
 pub use healthchecker::Health;
 pub use inline::Inline;
+pub use live::{EventFilter, Listener, Reach, Told};
 pub use metrics::{Figures, Metrics};
 pub use quotas::{Queues, share};
 pub use station::Unknown;

@@ -17,6 +17,7 @@ use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt;
 use windlass_core::{Error, ErrorKind, Store};
 use windlass_engine::Client;
@@ -170,6 +171,11 @@ impl Shared {
     /// Runs a change of its own, of which nobody waits for the end but the server when it stops.
     pub(crate) fn detach(&self, change: impl Future<Output = ()> + Send + 'static) {
         self.0.changes.spawn(change);
+    }
+
+    /// While this is there, the server waits for its end when it stops.
+    pub(crate) fn presence(&self) -> TaskTrackerToken {
+        self.0.changes.token()
     }
 
     /// Runs a change to its end, also when whoever waits for it is dropped.
