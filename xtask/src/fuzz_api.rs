@@ -157,7 +157,7 @@ fn attack(
 }
 
 /// Where the server listens, once it has said so.
-fn address(log: &Path) -> Result<String> {
+pub(crate) fn address(log: &Path) -> Result<String> {
     let end = Instant::now() + START_MAX;
     loop {
         let told = fs::read_to_string(log)?;

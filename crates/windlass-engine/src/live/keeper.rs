@@ -205,12 +205,10 @@ impl Keeper {
             at: event.at,
             subject: Subject::Task(event.task),
         };
+        let mut told = Vec::with_capacity(2);
         for event in heard {
-            match self.order.judge(event) {
-                Verdict::Told(submit, event) => {
-                    events.extend(submit.map(plain));
-                    events.push(plain(event));
-                }
+            match self.order.judge(event, &mut told) {
+                Verdict::Told => events.extend(told.drain(..).map(plain)),
                 Verdict::Known => {}
                 Verdict::Late => events.push(self.hub.gap("an event came too late for its place")),
             }

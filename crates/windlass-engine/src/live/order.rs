@@ -40,8 +40,8 @@ struct Told {
 /// What becomes of an event.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// It is told, after the submit, if there is one.
-    Told(Option<TaskEvent>, TaskEvent),
+    /// It is told, and perhaps its submit before it.
+    Told,
     /// It was told already.
     Known,
     /// It comes too late.
@@ -64,9 +64,9 @@ impl Order {
         }
     }
 
-    pub(crate) fn judge(&mut self, event: TaskEvent) -> Verdict {
+    /// Puts an event behind those that are told, or not.
+    pub(crate) fn judge(&mut self, event: TaskEvent, told: &mut Vec<TaskEvent>) -> Verdict {
         let place = place(&event);
-        let mut submit = None;
         match self.last.get(&event.task.id) {
             Some(_) if event.kind == EventKind::TaskSubmitted => return Verdict::Known,
             Some(last) if place < last.place => return Verdict::Late,
@@ -74,13 +74,14 @@ impl Order {
             None if event.kind == EventKind::TaskStarted => {
                 let is_missing = |at: &Timestamp| *at > self.since && *at > self.forgotten;
                 if event.task.more.created_at.as_ref().is_some_and(is_missing) {
-                    submit = submit_of(&event);
+                    told.extend(submit_of(&event));
                 }
             }
             None => {}
         }
         self.note(&event, place);
-        Verdict::Told(submit, event)
+        told.push(event);
+        Verdict::Told
     }
 
     fn note(&mut self, event: &TaskEvent, place: Place) {
@@ -137,11 +138,9 @@ mod tests {
     fn told(order: &mut Order, events: Vec<TaskEvent>) -> Vec<&'static str> {
         let mut words = Vec::new();
         for event in events {
-            match order.judge(event) {
-                Verdict::Told(submit, event) => {
-                    words.extend(submit.iter().map(|submit| submit.kind.as_str()));
-                    words.push(event.kind.as_str());
-                }
+            let mut told = Vec::new();
+            match order.judge(event, &mut told) {
+                Verdict::Told => words.extend(told.iter().map(|event| event.kind.as_str())),
                 Verdict::Known => {}
                 Verdict::Late => words.push("late"),
             }

@@ -83,7 +83,7 @@ impl Publisher {
         if !is_driven {
             let drive = Drive { publisher: Arc::clone(self), is_done: false };
             // Where a runtime has ended, the future is dropped at once, and the next who comes tries again.
-            home.spawn(drive.to_its_end());
+            home.spawn(drive.run());
         }
     }
 
@@ -158,7 +158,7 @@ struct Drive {
 }
 
 impl Drive {
-    async fn to_its_end(mut self) {
+    async fn run(mut self) {
         self.publisher.drive().await;
         self.is_done = true;
     }
