@@ -83,24 +83,8 @@ impl Caller {
     }
 
     pub(crate) fn of_server(mut server: Server) -> Done<Self> {
-        if !server.url.starts_with("http://") && !server.url.starts_with("https://") {
-            let text = "--server takes a URL such as http://127.0.0.1:8080";
-            return Err(Failure::usage(text));
-        }
         server.url.truncate(server.url.trim_end_matches('/').len());
-        // Refused only when it was set before, which is just as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_MAX)
-            .timeout(ANSWER_MAX)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy();
-        if let Some(path) = &server.ca_cert {
-            http = http.tls_certs_only(certificates(path)?);
-        }
-        let http = http
-            .build()
-            .map_err(|cause| Failure::new(Code::Error, format!("set up HTTP: {cause}")))?;
+        let http = http(&server, Some(ANSWER_MAX))?;
         Ok(Self::Server { http, server })
     }
 
@@ -133,6 +117,27 @@ impl Caller {
             _ => Err(Failure::of_answer(status, &body)),
         }
     }
+}
+
+/// What talks to a server, with the longest time for an answer.
+pub(crate) fn http(server: &Server, answer_max: Option<Duration>) -> Done<reqwest::Client> {
+    if !server.url.starts_with("http://") && !server.url.starts_with("https://") {
+        let text = "--server takes a URL such as http://127.0.0.1:8080";
+        return Err(Failure::usage(text));
+    }
+    // Refused only when it was set before, which is just as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut http = reqwest::Client::builder()
+        .connect_timeout(CONNECT_MAX)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy();
+    if let Some(answer_max) = answer_max {
+        http = http.timeout(answer_max);
+    }
+    if let Some(path) = &server.ca_cert {
+        http = http.tls_certs_only(certificates(path)?);
+    }
+    http.build().map_err(|cause| Failure::new(Code::Error, format!("set up HTTP: {cause}")))
 }
 
 /// Whom to trust in place of those whom the system trusts.

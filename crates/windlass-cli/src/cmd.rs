@@ -9,6 +9,7 @@ mod dev;
 mod dlq;
 mod doctor;
 mod enqueue;
+mod events;
 mod filters;
 mod health;
 #[cfg(test)]
@@ -111,6 +112,8 @@ enum Command {
     /// Look at workers.
     #[command(subcommand, after_help = "Example:\n  windlass workers list")]
     Workers(workers::Command),
+    /// Follow what happens to tasks, queues and workers, as it happens.
+    Events(events::Args),
     /// Count tasks, queues and workers, and show what was done lately.
     Stats(stats::Args),
     /// Make, list and revoke the access tokens of servers on a store.
@@ -207,6 +210,7 @@ pub(crate) async fn run(cli: Cli) -> Done {
         Command::Queue(command) => queue::run(command, &Desk::set(globals)?).await,
         Command::Dlq(command) => dlq::run(command, &Desk::set(globals)?).await,
         Command::Workers(command) => workers::run(command, &Desk::set(globals)?).await,
+        Command::Events(args) => events::run(args, &Desk::set(globals)?).await,
         Command::Stats(args) => stats::run(args, &Desk::set(globals)?).await,
         Command::Token(command) => token::run(command, &Desk::set(globals)?).await,
         Command::Audit(args) => audit::run(args, &Desk::set(globals)?).await,

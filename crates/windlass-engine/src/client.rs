@@ -18,6 +18,7 @@ use windlass_core::{Error, ErrorKind, NewTask, Reason, Result, Store, TaskId, Ta
 
 use crate::batcher::Batcher;
 use crate::handle::Handle;
+use crate::live::{EventFilter, Listener, Live};
 use crate::metrics::{Metrics, Watched};
 use crate::statistics::Statistics;
 use crate::task::{Configure, Options, Task, encode};
@@ -41,10 +42,11 @@ pub struct Client {
 
 struct Inner {
     store: Arc<dyn Store>,
-    /// The same, with its calls counted.
+    /// The same, with its calls counted and told.
     watched: Arc<dyn Store>,
     metrics: Metrics,
     statistics: Statistics,
+    live: Live,
     config: Config,
     /// Apart, since a keyed task may have to wait for another's key and must not hold plain ones up,
     /// and since a batch that is refused must be one insert: it is halved and sent again.
@@ -72,7 +74,8 @@ impl Client {
         config.task.retention.get_or_insert_with(|| store.profile().retention_default);
         let statistics = Statistics::new(&store, config.statistics.enabled);
         let metrics = Metrics::new(&store, statistics.clone());
-        let watched = Watched::around(Arc::clone(&store), metrics.clone());
+        let live = Live::of(&store);
+        let watched = Watched::around(Arc::clone(&store), metrics.clone(), live.clone());
         let batcher = || {
             let store = Arc::clone(&watched);
             Batcher::new(BATCH_MAX, move |tasks| submit(Arc::clone(&store), tasks))
@@ -83,7 +86,8 @@ impl Client {
             let store = Arc::clone(&glanced);
             async move { store.get(GetParams { ids, parts: Parts::NONE }).await }
         });
-        let inner = Inner { store, watched, metrics, statistics, config, plain, keyed, glances };
+        let inner =
+            Inner { store, watched, metrics, statistics, live, config, plain, keyed, glances };
         Self { inner: Arc::new(inner) }
     }
 
@@ -96,6 +100,17 @@ impl Client {
     /// What this client and all others of the store have done, minute by minute, kept in the store.
     pub fn statistics(&self) -> &Statistics {
         &self.inner.statistics
+    }
+
+    /// Listens to live events, of this process and of all others on the store; after the event of an id, or from
+    /// now on. The first to listen waits for a second, so that from then on nothing is missed anywhere; a
+    /// PostgreSQL store behind a pooler tells only of this process.
+    pub async fn listen(&self, filter: EventFilter, since: Option<&str>) -> Result<Listener> {
+        self.inner.live.listen(filter, since).await
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.inner.live
     }
 
     /// Submits a task: `.await` it, or set options first.
@@ -222,7 +237,7 @@ impl Client {
     }
 
     /// The same store for those who work with tasks through it: what they do is counted in
-    /// [`Client::metrics`].
+    /// [`Client::metrics`], and told to those who listen.
     pub fn watched(&self) -> &Arc<dyn Store> {
         &self.inner.watched
     }

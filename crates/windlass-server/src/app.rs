@@ -18,11 +18,12 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt;
 use tracing::Instrument;
 use windlass_core::statistics::Span;
 use windlass_core::{Error, ErrorKind, Store};
-use windlass_engine::{Client, Reach, Read, trace};
+use windlass_engine::{Client, Period, Read, trace};
 
 use crate::access::{Arrival, Keyring};
 use crate::guard::RequestId;
@@ -174,7 +175,7 @@ impl Shared {
 
     /// What was done in the last hour, day and week; made once of what was read once.
     pub(crate) async fn windows(&self) -> Outcome<Arc<Windows>> {
-        let Read { now, spans } = self.client().statistics().read(Reach::All).await?;
+        let Read { now, spans } = self.client().statistics().read(Period::All).await?;
         if let Some(ToldWindows { of, windows }) = &*self.0.windows.lock()
             && Arc::ptr_eq(of, &spans)
         {
@@ -204,6 +205,11 @@ impl Shared {
     /// Runs a change of its own, of which nobody waits for the end but the server when it stops.
     pub(crate) fn detach(&self, change: impl Future<Output = ()> + Send + 'static) {
         self.0.changes.spawn(change);
+    }
+
+    /// While this is there, the server waits for its end when it stops.
+    pub(crate) fn presence(&self) -> TaskTrackerToken {
+        self.0.changes.token()
     }
 
     /// Runs a change to its end, also when whoever waits for it is dropped.

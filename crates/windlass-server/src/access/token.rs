@@ -80,6 +80,11 @@ impl Glob {
         Ok(Self(text.to_owned()))
     }
 
+    /// The pattern as text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// True for a name that it means.
     pub(crate) fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
