@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use windlass_core::store::{DocQuery, Document, SaveDoc, Saved};
-use windlass_core::{Result, Store};
+use windlass_core::{Result, Store, Timestamp};
 
 /// The class of the documents.
 const CLASS: &str = "listener";
@@ -28,7 +28,8 @@ pub(crate) const FRESH_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct Audience(HashMap<String, Seen>);
 
 struct Seen {
-    version: u64,
+    /// The version, and when it was written: one that is made anew begins with the first version again.
+    written: (u64, Timestamp),
     since: Instant,
 }
 
@@ -49,14 +50,15 @@ impl Audience {
         let mut before = std::mem::take(&mut self.0);
         let mut old = Vec::new();
         for document in documents.iter().filter(|document| document.key != own) {
-            let version = document.version;
-            let same = before.remove(&document.key).filter(|seen| seen.version == version);
+            let written = (document.version, document.updated_at);
+            let same = before.remove(&document.key).filter(|seen| seen.written == written);
             let since = same.map_or(now, |seen| seen.since);
             if now.duration_since(since) >= REMOVED_AFTER {
                 let (class, key) = (CLASS.into(), document.key.clone());
-                old.push(SaveDoc { class, key, expected: Some(version), body: None });
+                old.push(SaveDoc { class, key, expected: Some(document.version), body: None });
+                continue;
             }
-            self.0.insert(document.key.clone(), Seen { version, since });
+            self.0.insert(document.key.clone(), Seen { written, since });
         }
         old
     }
