@@ -52,6 +52,10 @@ impl Wish {
 
     /// What a message asks for.
     pub(crate) fn of_message(message: &str, caller: &Caller) -> Outcome<Self> {
+        // A list would be read as one, too: of all fields in their order.
+        if !message.trim_start().starts_with('{') {
+            return Err(Problem::field("message", "use an object, such as {\"queue\": \"mail\"}"));
+        }
         let said = serde_json::from_str(message);
         Self::of(said.map_err(|error| Problem::field("message", error))?, caller)
     }
