@@ -31,7 +31,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 const LINGER: Duration = Duration::from_secs(10);
 /// Time between two times that events are put up, in which the next ones gather: each time wakes everybody
 /// who wants one of them.
-const PACE: Duration = Duration::from_millis(10);
+const PACE: Duration = Duration::from_millis(25);
 /// Messages that are read before their events are put up.
 const READ_MAX: usize = 200;
 /// Processes of which the last message's number is remembered.

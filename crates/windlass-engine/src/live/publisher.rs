@@ -17,7 +17,7 @@ use super::packet::{Marks, pack};
 /// Events that wait; what comes when there are more is left out, and a gap told in its place.
 const WAITING_MAX: usize = 10_000;
 /// Time between two messages to others, in which the next ones gather.
-const PACE: Duration = Duration::from_millis(5);
+const PACE: Duration = Duration::from_millis(15);
 /// The pause after a failure, and how long it is tried again while nothing new comes.
 const PAUSE: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,16 +1,18 @@
 //! Live events over a WebSocket, from its handshake to its end.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use futures_util::SinkExt;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use windlass_engine::{Listener, Told};
 
 use super::Wish;
-use crate::access::{Admission, Caller};
-use crate::app::Shared;
+use crate::access::Caller;
 
 /// Longest message of a client.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024;
@@ -25,10 +27,9 @@ const REASON_BYTES_MAX: usize = 123;
 
 /// One client of the events.
 pub(crate) struct Guest {
-    pub(crate) shared: Shared,
     pub(crate) caller: Caller,
-    /// Absent where it needed none.
-    pub(crate) admission: Option<Admission>,
+    /// Its token is good no longer.
+    pub(crate) dismissed: CancellationToken,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -43,15 +44,9 @@ enum End {
 impl Guest {
     /// Tells events until one of both has enough.
     pub(crate) async fn serve(self, mut socket: WebSocket, listener: Listener) {
-        let dismissed = async {
-            match &self.admission {
-                Some(admission) => admission.ended(&self.shared).await,
-                None => std::future::pending().await,
-            }
-        };
         let end = tokio::select! {
             end = converse(&mut socket, listener, &self.caller) => end,
-            () = dismissed => told(close_code::POLICY, "the token is good no longer"),
+            () = self.dismissed.cancelled() => told(close_code::POLICY, "the token is good no longer"),
             () = self.stopping.cancelled() => told(close_code::AWAY, "the server stops"),
         };
         if let End::Told(frame) = end {
@@ -62,6 +57,23 @@ impl Guest {
             };
             let _ = timeout(GOODBYE, goodbye).await;
         }
+    }
+}
+
+/// Does something on the thread of all WebSockets. An event that many want wakes them all at the same time; on
+/// the threads that answer requests these would stand in line behind them.
+pub(crate) fn apart<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    static THREAD: OnceLock<Option<Runtime>> = OnceLock::new();
+    let start = || {
+        let mut runtime = Builder::new_multi_thread();
+        runtime.worker_threads(1).thread_name("windlass-events").enable_all().build().ok()
+    };
+    match THREAD.get_or_init(start) {
+        Some(runtime) => runtime.spawn(work),
+        // As well as it can be done without one.
+        None => Handle::current().spawn(work),
     }
 }
 
@@ -102,7 +114,7 @@ async fn converse(socket: &mut WebSocket, mut listener: Listener, caller: &Calle
 }
 
 /// Sends events in one go. A client that takes nothing makes this fail after a while.
-async fn tell(socket: &mut WebSocket, batch: &[std::sync::Arc<Told>]) -> Result<(), axum::Error> {
+async fn tell(socket: &mut WebSocket, batch: &[Arc<Told>]) -> Result<(), axum::Error> {
     for told in batch {
         // JSON is UTF-8.
         let Ok(text) = Utf8Bytes::try_from(told.json.clone()) else { continue };

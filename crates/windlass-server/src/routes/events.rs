@@ -15,7 +15,7 @@ use crate::app::Shared;
 use crate::form::{Entry, Sort, entry};
 use crate::listen::{Seat, Stopping};
 use crate::live::Wish;
-use crate::live::socket::{Guest, MESSAGE_BYTES_MAX};
+use crate::live::socket::{Guest, MESSAGE_BYTES_MAX, apart};
 use crate::live::stream::Stream;
 use crate::openapi::call::{Answer, Call, Given, Group, page as shown};
 use crate::problem::{Outcome, Problem, Slug};
@@ -121,7 +121,8 @@ pub(super) async fn socket(
     let admission = admission.map(|Extension(admission)| admission);
     // The server waits for it when it stops, and its connection counts as long as it is there.
     let (presence, stopping) = (shared.presence(), token(stop));
-    let guest = Guest { shared, caller, admission, stopping };
+    let dismissed = CancellationToken::new();
+    let guest = Guest { caller, dismissed: dismissed.clone(), stopping };
     let upgrade = upgrade
         .protocols([PROTOCOL])
         .read_buffer_size(BUFFER_BYTES)
@@ -130,9 +131,24 @@ pub(super) async fn socket(
         .max_message_size(MESSAGE_BYTES_MAX)
         .max_frame_size(MESSAGE_BYTES_MAX);
     Ok(upgrade.on_upgrade(async move |socket| {
-        guest.serve(socket, listener).await;
+        let mut served = apart(guest.serve(socket, listener));
+        tokio::select! {
+            _ = &mut served => {}
+            () = ended(admission.as_ref(), &shared) => {
+                dismissed.cancel();
+                let _ = served.await;
+            }
+        }
         drop((presence, seat));
     }))
+}
+
+/// Ends when the caller would not be let in any more.
+async fn ended(admission: Option<&Admission>, shared: &Shared) {
+    match admission {
+        Some(admission) => admission.ended(shared).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn token(stop: Option<Extension<Stopping>>) -> CancellationToken {
