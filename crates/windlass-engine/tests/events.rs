@@ -97,7 +97,8 @@ async fn while_nobody_listens_nothing_is_published_and_it_is_asked_once_a_second
     worker.stop().await.unwrap();
     assert_eq!(seat.faults.calls(Method::Publish), 0);
     let asked = seat.faults.calls(Method::Load);
-    assert!((1..=seconds + 1).contains(&asked), "{asked} in {seconds} s");
+    // Its upkeep reads a few documents besides, of statistics and audit.
+    assert!((1..=seconds + 1 + 8).contains(&asked), "{asked} in {seconds} s");
 }
 
 #[tokio::test(start_paused = true)]
