@@ -22,6 +22,7 @@ const RULES: &[Rule] = &[
     ("nothing names this machine or a registry", files::portable),
     ("schema dumps are up to date", schema::up_to_date),
     ("what is in deploy/ can be read", deploy::parsed),
+    ("what is in deploy/ is complete", deploy::complete),
     ("every metric that is named exists, and is shown and told", deploy::metrics),
     ("Prometheus takes the alert rules, and they fire when they should", deploy::alerts),
     ("systemd takes the units", deploy::units),
@@ -110,6 +111,11 @@ mod tests {
     #[test]
     fn what_is_in_deploy_can_be_read() {
         check(deploy::parsed);
+    }
+
+    #[test]
+    fn what_is_in_deploy_is_complete() {
+        check(deploy::complete);
     }
 
     #[test]

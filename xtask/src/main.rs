@@ -7,6 +7,7 @@
 mod artifact;
 mod bench;
 mod check;
+mod events;
 mod fuzz_api;
 mod picture;
 mod schema;
@@ -40,6 +41,8 @@ enum Chore {
     FuzzApi(fuzz_api::Args),
     /// Draw what a few commands look like on a terminal, for the README.
     Picture,
+    /// Have very many clients follow live events under load; prints one JSON verdict for each store.
+    Events(events::Args),
     /// Measure: runs `windlass bench` as a release build.
     Bench(bench::Args),
 }
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Chore::Torture(args) => torture::run(args),
         Chore::FuzzApi(args) => fuzz_api::run(&args),
         Chore::Picture => picture::run(),
+        Chore::Events(args) => events::run(&args),
         Chore::Bench(args) => bench::run(&args),
     };
     match done {

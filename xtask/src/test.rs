@@ -109,7 +109,17 @@ fn skip_tortures() -> Summary {
 fn run_tortures(product: &Path) -> Summary {
     let mut summary = run_power_cuts();
     summary += run_processes(product);
+    summary += run_events(product);
     summary
+}
+
+/// Few clients for a few seconds; `cargo xtask events` has a thousand.
+fn run_events(product: &Path) -> Summary {
+    let product = product.display().to_string();
+    let few =
+        ["--seconds", "4", "--rate", "200", "--all", "3", "--filtered", "30", "--silent", "3"];
+    let words: Vec<_> = few.into_iter().chain(["--untimed", "--binary", &product]).collect();
+    run_chore("events", &words)
 }
 
 fn run_power_cuts() -> Summary {
@@ -149,11 +159,15 @@ fn run_on_server(product: &str, store: &str) -> Summary {
 
 /// Runs a torture in a process of its own: it leaves the mounts and signals of this one alone.
 fn run_torture(words: &[&str]) -> Summary {
+    run_chore("torture", words)
+}
+
+fn run_chore(chore: &str, words: &[&str]) -> Summary {
     // In one piece, since tests print meanwhile.
-    let told = shell::output(shell::this_program().arg("torture").args(words));
+    let told = shell::output(shell::this_program().arg(chore).args(words));
     let is_passed = told.is_ok();
     let told = told.unwrap_or_else(|error| shell::chain(error.as_ref()));
-    let heading = format!("torture {}", words.join(" "));
+    let heading = format!("{chore} {}", words.join(" "));
     println!("{heading}: {}", told.trim());
     Summary::of_one(&heading, told.trim(), is_passed)
 }

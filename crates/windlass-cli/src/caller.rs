@@ -15,6 +15,7 @@ use windlass_server::{App, Method};
 
 use crate::exit::{Code, Done, Failure};
 use crate::settings::{Server, Settings, without_password};
+use crate::telemetry::traceparent;
 
 /// How long a server may take to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -82,24 +83,8 @@ impl Caller {
     }
 
     pub(crate) fn of_server(mut server: Server) -> Done<Self> {
-        if !server.url.starts_with("http://") && !server.url.starts_with("https://") {
-            let text = "--server takes a URL such as http://127.0.0.1:8080";
-            return Err(Failure::usage(text));
-        }
         server.url.truncate(server.url.trim_end_matches('/').len());
-        // Refused only when it was set before, which is just as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_MAX)
-            .timeout(ANSWER_MAX)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy();
-        if let Some(path) = &server.ca_cert {
-            http = http.tls_certs_only(certificates(path)?);
-        }
-        let http = http
-            .build()
-            .map_err(|cause| Failure::new(Code::Error, format!("set up HTTP: {cause}")))?;
+        let http = http(&server, Some(ANSWER_MAX))?;
         Ok(Self::Server { http, server })
     }
 
@@ -134,8 +119,29 @@ impl Caller {
     }
 }
 
+/// What talks to a server, with the longest time for an answer.
+pub(crate) fn http(server: &Server, answer_max: Option<Duration>) -> Done<reqwest::Client> {
+    if !server.url.starts_with("http://") && !server.url.starts_with("https://") {
+        let text = "--server takes a URL such as http://127.0.0.1:8080";
+        return Err(Failure::usage(text));
+    }
+    // Refused only when it was set before, which is just as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut http = reqwest::Client::builder()
+        .connect_timeout(CONNECT_MAX)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy();
+    if let Some(answer_max) = answer_max {
+        http = http.timeout(answer_max);
+    }
+    if let Some(path) = &server.ca_cert {
+        http = http.tls_certs_only(certificates(path)?);
+    }
+    http.build().map_err(|cause| Failure::new(Code::Error, format!("set up HTTP: {cause}")))
+}
+
 /// Whom to trust in place of those whom the system trusts.
-fn certificates(path: &Path) -> Done<Vec<reqwest::Certificate>> {
+pub(crate) fn certificates(path: &Path) -> Done<Vec<reqwest::Certificate>> {
     let wrong = |cause: &dyn std::fmt::Display| {
         Failure::usage(format!("read certificates from {}: {cause}", path.display()))
     };
@@ -176,6 +182,9 @@ async fn ask(
     if let Some(token) = &server.token {
         request = request.bearer_auth(token);
     }
+    if let Some(traceparent) = traceparent() {
+        request = request.header("traceparent", traceparent);
+    }
     if let Some(body) = body {
         request = request.header("content-type", "application/json").body(body);
     }
@@ -191,7 +200,7 @@ async fn ask(
     Ok((status, answer.bytes().await.map_err(told)?))
 }
 
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;

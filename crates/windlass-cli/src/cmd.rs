@@ -9,6 +9,7 @@ mod dev;
 mod dlq;
 mod doctor;
 mod enqueue;
+mod events;
 mod filters;
 mod health;
 #[cfg(test)]
@@ -111,6 +112,8 @@ enum Command {
     /// Look at workers.
     #[command(subcommand, after_help = "Example:\n  windlass workers list")]
     Workers(workers::Command),
+    /// Follow what happens to tasks, queues and workers, as it happens.
+    Events(events::Args),
     /// Count tasks, queues and workers, and show what was done lately.
     Stats(stats::Args),
     /// Make, list and revoke the access tokens of servers on a store.
@@ -176,6 +179,12 @@ impl Cli {
         matches!(self.command, Command::Dev(_) | Command::Serve(_) | Command::Worker(_))
     }
 
+    /// The commands that submit or run tasks, of which there are traces.
+    #[cfg(feature = "otel")]
+    pub(crate) fn is_traced(&self) -> bool {
+        self.minds_signals() || matches!(self.command, Command::Enqueue(_))
+    }
+
     pub(crate) fn is_measurement(&self) -> bool {
         matches!(self.command, Command::Bench(_))
     }
@@ -201,6 +210,7 @@ pub(crate) async fn run(cli: Cli) -> Done {
         Command::Queue(command) => queue::run(command, &Desk::set(globals)?).await,
         Command::Dlq(command) => dlq::run(command, &Desk::set(globals)?).await,
         Command::Workers(command) => workers::run(command, &Desk::set(globals)?).await,
+        Command::Events(args) => events::run(args, &Desk::set(globals)?).await,
         Command::Stats(args) => stats::run(args, &Desk::set(globals)?).await,
         Command::Token(command) => token::run(command, &Desk::set(globals)?).await,
         Command::Audit(args) => audit::run(args, &Desk::set(globals)?).await,

@@ -35,8 +35,7 @@ fn what_a_command_prints_is_what_the_api_answers() {
         assert_eq!(direct.out.trim_end(), body);
         assert_eq!(remote.out.trim_end(), body);
     }
-    // Ages, rates and windows go on meanwhile, and a server knows its own counts before they are saved:
-    // compared without them.
+    // Ages, rates and statistics go on meanwhile: compared without them.
     for (arguments, route) in [
         (&["queue", "list"][..], "/api/v1/queues"),
         (&["queue", "show", "default"], "/api/v1/queues/default"),
@@ -46,20 +45,20 @@ fn what_a_command_prints_is_what_the_api_answers() {
         let answer: Value = serde_json::from_str(&server.get(route).1).expect("JSON");
         for ways in [&[][..], &["--server", &server.url]] {
             let printed = place.run(&[arguments, ways].concat()).exits(0).json();
-            assert_eq!(without_ages(printed), without_ages(answer.clone()), "{route}");
+            assert_eq!(at_rest(printed), at_rest(answer.clone()), "{route}");
         }
     }
 }
 
-fn without_ages(mut value: Value) -> Value {
+fn at_rest(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
-            let moves =
+            let goes_on =
                 |name: &str| name.ends_with("_age") || name.ends_with("_rate") || name == "windows";
-            fields.retain(|name, _| !moves(name));
-            fields.values_mut().for_each(|inner| *inner = without_ages(inner.take()));
+            fields.retain(|name, _| !goes_on(name));
+            fields.values_mut().for_each(|inner| *inner = at_rest(inner.take()));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| *item = without_ages(item.take())),
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = at_rest(item.take())),
         _ => {}
     }
     value

@@ -60,6 +60,8 @@ pub enum Reason {
     KeyBusy,
     /// The task's queue or kind is new, and in someone's transaction that is still open.
     NameBusy,
+    /// There are as many already as there may be at once.
+    Crowded,
 }
 
 /// An error with its kind, its text and its cause.

@@ -18,9 +18,11 @@ use windlass_core::{Error, ErrorKind, NewTask, Reason, Result, Store, TaskId, Ta
 
 use crate::batcher::Batcher;
 use crate::handle::Handle;
+use crate::live::{EventFilter, Listener, Live};
 use crate::metrics::{Metrics, Watched};
 use crate::statistics::Statistics;
 use crate::task::{Configure, Options, Task, encode};
+use crate::trace;
 use crate::worker::WorkerBuilder;
 
 /// Most tasks that one insert carries.
@@ -40,10 +42,11 @@ pub struct Client {
 
 struct Inner {
     store: Arc<dyn Store>,
-    /// The same, with its calls counted.
+    /// The same, with its calls counted and told.
     watched: Arc<dyn Store>,
     metrics: Metrics,
     statistics: Statistics,
+    live: Live,
     config: Config,
     /// Apart, since a keyed task may have to wait for another's key and must not hold plain ones up,
     /// and since a batch that is refused must be one insert: it is halved and sent again.
@@ -71,7 +74,8 @@ impl Client {
         config.task.retention.get_or_insert_with(|| store.profile().retention_default);
         let statistics = Statistics::new(&store, config.statistics.enabled);
         let metrics = Metrics::new(&store, statistics.clone());
-        let watched = Watched::around(Arc::clone(&store), metrics.clone());
+        let live = Live::of(&store);
+        let watched = Watched::around(Arc::clone(&store), metrics.clone(), live.clone());
         let batcher = || {
             let store = Arc::clone(&watched);
             Batcher::new(BATCH_MAX, move |tasks| submit(Arc::clone(&store), tasks))
@@ -82,7 +86,8 @@ impl Client {
             let store = Arc::clone(&glanced);
             async move { store.get(GetParams { ids, parts: Parts::NONE }).await }
         });
-        let inner = Inner { store, watched, metrics, statistics, config, plain, keyed, glances };
+        let inner =
+            Inner { store, watched, metrics, statistics, live, config, plain, keyed, glances };
         Self { inner: Arc::new(inner) }
     }
 
@@ -95,6 +100,17 @@ impl Client {
     /// What this client and all others of the store have done, minute by minute, kept in the store.
     pub fn statistics(&self) -> &Statistics {
         &self.inner.statistics
+    }
+
+    /// Listens to live events, of this process and of all others on the store; after the event of an id, or from
+    /// now on. The first to listen waits for a second, so that from then on nothing is missed anywhere; a
+    /// PostgreSQL store behind a pooler tells only of this process.
+    pub async fn listen(&self, filter: EventFilter, since: Option<&str>) -> Result<Listener> {
+        self.inner.live.listen(filter, since).await
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.inner.live
     }
 
     /// Submits a task: `.await` it, or set options first.
@@ -125,7 +141,8 @@ impl Client {
     ///
     /// They become pending in the order given, except that those with a key may come before or
     /// after those without. All of them go their way also when the caller stops waiting.
-    pub async fn insert_all(&self, tasks: Vec<NewTask>) -> Vec<Result<(TaskId, Inserted)>> {
+    pub async fn insert_all(&self, mut tasks: Vec<NewTask>) -> Vec<Result<(TaskId, Inserted)>> {
+        let sending = trace::Sending::begin(&mut tasks);
         let keyed_marks: Vec<_> = tasks.iter().map(is_keyed).collect();
         let (keyed, plain): (Vec<_>, _) = tasks.into_iter().partition(is_keyed);
         let mut keyed = self.inner.keyed.send_all(keyed).into_iter();
@@ -137,7 +154,9 @@ impl Client {
             let answer = answer.await.unwrap_or_else(|_| Err(runtime_ended()));
             answers.push(self.settle(answer));
         }
-        join_all(answers).await
+        let answers = join_all(answers).await;
+        sending.end(&answers);
+        answers
     }
 
     /// Sends a task by itself that was not decided with its batch, since a key or a name of it is in
@@ -162,9 +181,12 @@ impl Client {
         payload: Bytes,
         options: Options,
     ) -> Result<(TaskId, bool)> {
-        let task = options.into_task(kind, payload, &self.inner.config)?;
+        let mut task = options.into_task(kind, payload, &self.inner.config)?;
+        let sending = trace::Sending::begin(std::slice::from_mut(&mut task));
         let batcher = if is_keyed(&task) { &self.inner.keyed } else { &self.inner.plain };
-        let (id, inserted) = self.settle(batcher.send(task).await).await?;
+        let answer = self.settle(batcher.send(task).await).await;
+        sending.end(std::slice::from_ref(&answer));
+        let (id, inserted) = answer?;
         accept(id, inserted)
     }
 
@@ -215,7 +237,7 @@ impl Client {
     }
 
     /// The same store for those who work with tasks through it: what they do is counted in
-    /// [`Client::metrics`].
+    /// [`Client::metrics`], and told to those who listen.
     pub fn watched(&self) -> &Arc<dyn Store> {
         &self.inner.watched
     }
@@ -267,7 +289,8 @@ impl<T: Task> Enqueue<T> {
     /// transaction; [`Client::accept`] makes a handle of the answer.
     #[doc(hidden)]
     pub fn into_parts(self) -> Result<(Client, NewTask)> {
-        let task = self.options.into_task(T::KIND, self.payload?, self.client.config())?;
+        let mut task = self.options.into_task(T::KIND, self.payload?, self.client.config())?;
+        trace::inherit(&mut task);
         Ok((self.client, task))
     }
 }

@@ -15,6 +15,7 @@ use windlass_core::{
 use crate::client::Client;
 use crate::leases::Controls;
 use crate::task::encode_result;
+use crate::trace;
 
 /// What a handler knows of its run, and the worker's state.
 pub struct Context<S> {
@@ -90,6 +91,12 @@ impl<S> Context<S> {
     /// How many runs of this task were lost with their worker.
     pub fn crashes(&self) -> u32 {
         self.run.0.task.crashes
+    }
+
+    /// The W3C trace context to hand on to whatever the handler calls: that of its span where OpenTelemetry knows it
+    /// (feature `otel`), else the one that the task was submitted with.
+    pub fn traceparent(&self) -> Option<String> {
+        trace::traceparent().or_else(|| self.run.0.task.spec.extras.traceparent.clone())
     }
 
     /// A client of the same store, to submit more tasks.

@@ -121,7 +121,9 @@ impl Registry {
                 }
             };
             Box::pin(async move {
-                match tokio::task::spawn_blocking(work).await {
+                // On its own thread nobody knows otherwise what its logs and spans belong to.
+                let span = tracing::Span::current();
+                match tokio::task::spawn_blocking(move || span.in_scope(work)).await {
                     Ok(ending) => ending,
                     Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                     Err(_) => Ending::Released,

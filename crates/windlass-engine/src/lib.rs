@@ -7,7 +7,9 @@
 //!   fetched at once), scout (looks for queues), healthchecker, leader, and the leader's duties under `upkeep/`: forwarder, recoverer, janitor.
 //! - [`Upkeep`] leads and does these duties in a process that runs no tasks.
 //! - [`Metrics`] counts what a client and its workers do, and tells it to Prometheus.
+//! - [`trace`] puts submits and runs into one trace, with the feature `otel`.
 //! - [`Statistics`] keeps what was done in the store, minute by minute, and reads what all have kept.
+//! - [`Listener`] hears live events, of all processes on the store.
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
 mod batcher;
@@ -27,6 +29,7 @@ mod intake;
 mod leader;
 mod leases;
 mod link;
+mod live;
 mod metrics;
 mod processor;
 mod quotas;
@@ -39,6 +42,7 @@ mod subscriber;
 mod suspects;
 mod syncer;
 mod task;
+pub mod trace;
 mod upkeep;
 mod worker;
 
@@ -49,10 +53,11 @@ pub use handle::Handle;
 pub use handler::{Handler, RawTask};
 pub use healthchecker::Health;
 pub use inline::Inline;
+pub use live::{EventFilter, Listener, Reach, Told};
 pub use metrics::{Figures, Metrics};
 pub use quotas::{Queues, share};
 pub use station::Unknown;
-pub use statistics::{Reach, Read, Statistics};
+pub use statistics::{Period, Read, Statistics};
 pub use task::{Configure, DEFAULT_QUEUE, Options, Task};
 pub use upkeep::{Upkeep, UpkeepBuilder};
 pub use worker::{Worker, WorkerBuilder};

@@ -12,6 +12,7 @@ use crate::context::RunContext;
 use crate::leases::Controls;
 use crate::slots::Slot;
 use crate::station::{Station, Unknown};
+use crate::trace;
 
 /// How long a task of an unknown kind is given back for.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(10);
@@ -29,11 +30,14 @@ pub(crate) async fn run(
     if controls.cancel.is_cancelled() {
         return Ending::Released;
     }
-    let hooks = &station.registry.hooks;
-    hooks.before(task);
+    let traced = trace::Run::begin(task, &controls.worker, &station.store);
+    let (span, hooks) = (traced.span(), &station.registry.hooks);
+    span.in_scope(|| hooks.before(task));
     let limits = &station.client.config().limits;
-    let ending = work_on(station, task, controls, slot).await.within(limits);
-    hooks.after(task, &ending);
+    let ending = work_on(station, task, controls, slot).instrument(span.clone()).await;
+    let ending = ending.within(limits);
+    span.in_scope(|| hooks.after(task, &ending));
+    traced.end(&ending);
     ending
 }
 
@@ -52,11 +56,7 @@ async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: S
         Ok(None) => return unknown(station, task),
         Err(panic) => return panicked(panic.as_ref()),
     };
-    let span = tracing::info_span!(
-        "task",
-        id = %task.id, kind = %task.kind, queue = %task.queue, attempt = task.attempts,
-    );
-    let guarded = AssertUnwindSafe(work.instrument(span)).catch_unwind();
+    let guarded = AssertUnwindSafe(work).catch_unwind();
     let time_left = deadline.map(|deadline| deadline.since(now));
     let ending = tokio::select! {
         biased;

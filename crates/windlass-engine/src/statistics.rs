@@ -22,7 +22,7 @@ use windlass_core::{Clock, Result, Store, SystemClock, Timestamp};
 use count::Live;
 use page::Pages;
 use read::Reading;
-pub use read::{Reach, Read};
+pub use read::{Period, Read};
 pub(crate) use roll_up::{Rolled, roll_up};
 
 use crate::identity::fresh_id;
@@ -81,8 +81,8 @@ impl Statistics {
     }
 
     /// What all clients of the store have counted, as of a second ago at most for what was saved until then.
-    pub async fn read(&self, reach: Reach) -> Result<Read> {
-        read::read(&self.0, reach).await
+    pub async fn read(&self, period: Period) -> Result<Read> {
+        read::read(&self.0, period).await
     }
 
     fn now(&self) -> Timestamp {

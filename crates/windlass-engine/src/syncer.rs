@@ -142,6 +142,7 @@ fn settle(station: &Station, judged: &[Judged], reply: &ApplyReply, is_repeat: b
         }
     }
     station.client.metrics().ended_unheard(&unheard);
+    station.client.live().ended_unheard(&station.identity.id(), &unheard);
 }
 
 /// A batch that the store will not take, ever: each alone, so that one bad ending hurts only itself.

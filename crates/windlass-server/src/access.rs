@@ -10,5 +10,5 @@ pub(crate) mod keyring;
 pub(crate) mod token;
 
 pub(crate) use caller::{Arrival, Caller};
-pub(crate) use gate::Need;
+pub(crate) use gate::{Admission, Need};
 pub(crate) use keyring::Keyring;

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Method, Uri};
+use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -18,10 +18,12 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt;
+use tracing::Instrument;
 use windlass_core::statistics::Span;
 use windlass_core::{Error, ErrorKind, Store};
-use windlass_engine::{Client, Reach, Read};
+use windlass_engine::{Client, Period, Read, trace};
 
 use crate::access::{Arrival, Keyring};
 use crate::guard::RequestId;
@@ -38,6 +40,9 @@ const LARGE_BODIES_KIB: usize = 256 * 1024;
 pub(crate) const SMALL_BODY_BYTES: usize = 16 * 1024;
 /// Pings of the store under way at the same time, so that a store that hangs gathers no more.
 const PINGS_MAX: usize = 4;
+
+/// The header with a client's trace context.
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The API of windlass on one store. Cheap to clone.
 #[derive(Clone)]
@@ -170,7 +175,7 @@ impl Shared {
 
     /// What was done in the last hour, day and week; made once of what was read once.
     pub(crate) async fn windows(&self) -> Outcome<Arc<Windows>> {
-        let Read { now, spans } = self.client().statistics().read(Reach::All).await?;
+        let Read { now, spans } = self.client().statistics().read(Period::All).await?;
         if let Some(ToldWindows { of, windows }) = &*self.0.windows.lock()
             && Arc::ptr_eq(of, &spans)
         {
@@ -200,6 +205,11 @@ impl Shared {
     /// Runs a change of its own, of which nobody waits for the end but the server when it stops.
     pub(crate) fn detach(&self, change: impl Future<Output = ()> + Send + 'static) {
         self.0.changes.spawn(change);
+    }
+
+    /// While this is there, the server waits for its end when it stops.
+    pub(crate) fn presence(&self) -> TaskTrackerToken {
+        self.0.changes.token()
     }
 
     /// Runs a change to its end, also when whoever waits for it is dropped.
@@ -236,8 +246,10 @@ impl Shared {
 async fn handle(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let request_id = request.extensions().get::<RequestId>().cloned();
+    let traced = traced(&request);
     let response = if routes::is_droppable(&method, &path) {
-        AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(panicked)
+        let run = AssertUnwindSafe(next.run(request)).catch_unwind();
+        run.instrument(traced.span()).await.unwrap_or_else(panicked)
     } else {
         // A client that hangs up drops this future, and a store call that is dropped half-way might
         // hold a transaction open. The seat stays taken, so that such changes cannot pile up.
@@ -247,7 +259,7 @@ async fn handle(State(shared): State<Shared>, request: Request, next: Next) -> R
             drop(seat);
             response
         };
-        match shared.0.changes.spawn(run).await {
+        match shared.0.changes.spawn(run.instrument(traced.span())).await {
             Ok(response) => response,
             Err(error) if error.is_panic() => panicked(error.into_panic()),
             Err(_) => Problem::from(Error::new(ErrorKind::Unavailable, "the runtime ended"))
@@ -259,7 +271,15 @@ async fn handle(State(shared): State<Shared>, request: Request, next: Next) -> R
         let status = response.status().as_u16();
         tracing::error!(request_id, %method, path, status, error = error.chain(), "request failed");
     }
+    traced.end(response.status().as_u16());
     response
+}
+
+/// The span of a request that comes with a trace context.
+fn traced(request: &Request) -> trace::Request {
+    let context = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok());
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    trace::Request::begin(request.method().as_str(), route, context)
 }
 
 fn panicked(panic: Box<dyn Any + Send>) -> Response {

@@ -94,10 +94,13 @@ async fn check(
         let text = format!("host {host:?}: use localhost, 127.0.0.1 or [::1]");
         return Err(Problem::new(Slug::Forbidden, text));
     }
-    if method.is_safe() || is_same_origin(headers, host) {
+    // A WebSocket begins with a GET, and its page may read all that comes, whatever site it is of.
+    let is_harmless = method.is_safe() && !headers.contains_key(header::UPGRADE);
+    if is_harmless || is_same_origin(headers, host) {
         return Ok(());
     }
-    Err(Problem::new(Slug::Forbidden, "only pages of this server may change something"))
+    let text = "only pages of this server may change something, or open a WebSocket";
+    Err(Problem::new(Slug::Forbidden, text))
 }
 
 /// The host that the request is meant for, with its port.

@@ -9,7 +9,7 @@
 //! out, `form.rs` what may be sent, as data, `fields.rs` and `query.rs` the strict reading of it, `openapi/` the
 //! document that is made of all these, `problem.rs` every way a request can fail,
 //! `access/` who may do what, `audit.rs` who did what, `guard.rs` what a browser must not do, `remote/` workers
-//! in any language. Live events and the dashboard come later. This crate talks to the engine and never names a store.
+//! in any language, `live/` who listens to events. The dashboard comes later. This crate talks to the engine and never names a store.
 
 mod access;
 mod app;
@@ -19,6 +19,7 @@ mod fields;
 mod form;
 mod guard;
 mod listen;
+mod live;
 mod nearest;
 mod openapi;
 mod patience;

@@ -32,6 +32,7 @@ pub(crate) enum Slug {
     UnsupportedMediaType,
     MethodNotAllowed,
     RequestTimeout,
+    UpgradeRequired,
     Unauthorized,
     Forbidden,
     RateLimited,
@@ -44,7 +45,7 @@ pub(crate) enum Slug {
 
 impl Slug {
     /// All of them.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::InvalidRequest,
         Self::MalformedJson,
         Self::NotFound,
@@ -56,6 +57,7 @@ impl Slug {
         Self::UnsupportedMediaType,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
+        Self::UpgradeRequired,
         Self::Unauthorized,
         Self::Forbidden,
         Self::RateLimited,
@@ -118,6 +120,9 @@ impl Slug {
             Self::RequestTimeout => {
                 ("request-timeout", "The body took too long", Status::REQUEST_TIMEOUT)
             }
+            Self::UpgradeRequired => {
+                ("upgrade-required", "The path is for WebSockets", Status::UPGRADE_REQUIRED)
+            }
             Self::Unauthorized => {
                 ("unauthorized", "This needs a valid token", Status::UNAUTHORIZED)
             }
@@ -173,7 +178,8 @@ impl Problem {
     pub(crate) fn new(slug: Slug, detail: impl Into<String>) -> Self {
         let (mut detail, more) = (detail.into(), Map::new());
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
-        let retry_after = (slug == Slug::StoreUnavailable).then_some(1);
+        let is_passing = matches!(slug, Slug::StoreUnavailable | Slug::TooManyConnections);
+        let retry_after = is_passing.then_some(1);
         let (cause, is_last_of_connection) = (None, false);
         Self(Box::new(Inner { slug, detail, more, cause, retry_after, is_last_of_connection }))
     }
@@ -212,6 +218,11 @@ impl Problem {
         self
     }
 
+    /// What went wrong, in a sentence.
+    pub(crate) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// What went wrong.
     pub(crate) fn slug(&self) -> Slug {
         self.0.slug
@@ -240,6 +251,7 @@ impl From<Error> for Problem {
             (ErrorKind::Invalid, _) => Slug::InvalidRequest,
             (ErrorKind::LeaseLost, _) => Slug::LeaseLost,
             (ErrorKind::Unavailable, Reason::Forbidden) => Slug::StoreForbidden,
+            (ErrorKind::Unavailable, Reason::Crowded) => Slug::TooManyConnections,
             (ErrorKind::Unavailable, _) => Slug::StoreUnavailable,
             (ErrorKind::Unsupported, _) => Slug::Unsupported,
             (ErrorKind::Corrupt, _) => Slug::Internal,

@@ -74,6 +74,10 @@ impl RawQuery {
                 };
                 return Err(Problem::field(clip(&name, 128), text));
             }
+            // No name has it, and not every store could look for it.
+            if value.contains('\0') {
+                return Err(Problem::field(&name, "must not have a NUL in it"));
+            }
             if pairs.iter().any(|(taken, _)| *taken == name) {
                 return Err(Problem::field(&name, "is there twice"));
             }

@@ -4,6 +4,7 @@ mod audit;
 mod bulk;
 mod dlq;
 mod docs;
+mod events;
 mod metrics;
 mod problems;
 mod pull;
@@ -26,7 +27,7 @@ pub use table::Route;
 pub(crate) use table::Routes;
 
 use crate::access::Need;
-use crate::access::token::Scope;
+use crate::access::token::{PREFIX, Scope};
 use crate::app::Shared;
 use crate::problem::{Problem, Slug};
 
@@ -64,6 +65,7 @@ pub(crate) fn all(shared: &Shared) -> Routes {
         .get("/dlq", InQueues(Read), &dlq::LIST, dlq::list)
         .delete("/dlq", InQueues(Operate), &dlq::PURGE, dlq::purge)
         .post("/dlq/retry", InQueues(Operate), &dlq::RETRY, dlq::retry)
+        .get("/events", InQueues(Read), &events::STREAM, events::stream)
         .get("/stats", Everywhere(Read), &stats::SHOW, stats::show)
         .get("/stats/timeseries", InQueues(Read), &stats::SERIES, stats::series)
         .get("/autoscale", InQueues(Read), &metrics::AUTOSCALE, metrics::autoscale)
@@ -82,6 +84,7 @@ pub(crate) fn all(shared: &Shared) -> Routes {
         .post("/dlq/retry", InQueues(Operate), &dlq::RETRY, dlq::retry);
     routes
         .under("")
+        .get("/ws", InQueues(Read), &events::SOCKET, events::socket)
         .get("/metrics", Everywhere(Read), &metrics::SHOW, metrics::show)
         .get("/api/v1/openapi.json", Nothing, &docs::OPENAPI, docs::openapi)
         .get("/api/docs", Nothing, &docs::PAGE, docs::page)
@@ -130,7 +133,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 }
 
 async fn no_path(uri: Uri) -> Problem {
-    Problem::new(Slug::NotFound, format!("no path {:?}", clip(uri.path(), 256)))
+    // Somebody may have pasted a token into the address.
+    let text = match uri.path().contains(&format!("{PREFIX}_")) {
+        true => String::from("no such path"),
+        false => format!("no path {:?}", clip(uri.path(), 256)),
+    };
+    Problem::new(Slug::NotFound, text)
 }
 
 async fn no_method(method: Method, uri: Uri) -> Problem {

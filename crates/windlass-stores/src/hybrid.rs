@@ -22,6 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::oneshot;
 use windlass_core::store::{
     Applied, ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, BrokerState, ChangeParams,
     ChangeReply, Claim, ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams,
@@ -33,7 +34,7 @@ use windlass_core::{Claimed, NewTask, Result, Store, TaskId, TaskRecord, Transit
 pub use options::HybridOptions;
 
 use crate::postgres::PostgresStore;
-use crate::postgres::brokered::{Reported, are_successes, segments, to_the_end};
+use crate::postgres::brokered::{Claimable, Reported, are_successes, segments, to_the_end};
 use brokers::Brokers;
 use holding::Holding;
 use settled::Settled;
@@ -93,37 +94,7 @@ impl Shared {
                 if are_successes(&params.transitions) && segments(&wanted.quotas).len() == 1 =>
             {
                 let wanted = wanted.clone();
-                let turn = self.turns.begin(&wanted.worker);
-                let haul = self.take(&wanted, turn.is_alone).await;
-                match haul {
-                    Ok(haul) if haul.is_complete() && !haul.wanted.is_empty() => {
-                        let applying = self.ledger.apply_by(params, haul.wanted.clone());
-                        let Reported { outcomes, given } = match applying.await {
-                            Ok(reported) => reported,
-                            // What the references lead to is still there, or there again.
-                            Err(error) => {
-                                self.put_back(&wanted, &haul.wanted).await;
-                                return Err(error);
-                            }
-                        };
-                        let claimed = match given {
-                            Some(given) => match self.receive(&wanted, &haul.wanted, given).await {
-                                Ok(landed) => Some(Ok(self.fill(&wanted, landed).await)),
-                                Err(error) => Some(Err(error)),
-                            },
-                            None => None,
-                        };
-                        Reply { outcomes, claimed }
-                    }
-                    haul => {
-                        let outcomes = self.apply_alone(params).await?;
-                        let claimed = match haul {
-                            Ok(haul) => self.claim_haul(&wanted, haul).await,
-                            Err(error) => Err(error),
-                        };
-                        Reply { outcomes, claimed: Some(claimed) }
-                    }
-                }
+                self.apply_and_claim(params, &wanted).await?
             }
             Some(wanted) => {
                 let wanted = wanted.clone();
@@ -134,6 +105,43 @@ impl Shared {
         };
         self.let_go(&transitions).await;
         Ok(reply)
+    }
+
+    /// Records successes, and claims behind them. References are taken while the successes are on their
+    /// way to the ledger, so that neither waits for the other.
+    async fn apply_and_claim(&self, params: ApplyParams, wanted: &ClaimParams) -> Result<Reply> {
+        let turn = self.turns.begin(&wanted.worker);
+        let (tell, told) = oneshot::channel();
+        let found = async { told.await.unwrap_or(Claimable::Nothing) };
+        let applying = self.ledger.apply_by(params, found);
+        let taking = async {
+            let haul = self.take(wanted, turn.is_alone).await;
+            // Who has ended early needs nothing.
+            let _ = tell.send(match &haul {
+                Ok(haul) if haul.leads_somewhere() => Claimable::Referred(haul.wanted.clone()),
+                Ok(_) | Err(_) => Claimable::Nothing,
+            });
+            haul
+        };
+        let (reported, haul) = tokio::join!(applying, taking);
+        let Reported { outcomes, given } = match (reported, &haul) {
+            (Ok(reported), _) => reported,
+            // What the references lead to is still there, or there again.
+            (Err(error), Ok(haul)) => {
+                self.put_back(wanted, &haul.wanted).await;
+                return Err(error);
+            }
+            (Err(error), Err(_)) => return Err(error),
+        };
+        let claimed = match (given, haul) {
+            (Some(given), Ok(haul)) => match self.receive(wanted, &haul.wanted, given).await {
+                Ok(landed) => Ok(self.fill(wanted, landed).await),
+                Err(error) => Err(error),
+            },
+            (_, Ok(haul)) => self.claim_haul(wanted, haul).await,
+            (_, Err(error)) => Err(error),
+        };
+        Ok(Reply { outcomes, claimed: Some(claimed) })
     }
 
     async fn apply_alone(&self, params: ApplyParams) -> Result<Vec<Applied>> {

@@ -45,10 +45,6 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
 }
 
 /// Opens the store that a URL names, in a way of the caller's own.
-#[cfg_attr(
-    not(any(feature = "sqlite", feature = "postgres", feature = "redis")),
-    expect(unused_variables, reason = "memory has nothing to be opened in a special way")
-)]
 pub async fn open_as(url: &str, opening: Opening) -> Result<Arc<dyn Store>> {
     let place = Place::of(url)?;
     if !opening.brokers.is_empty() && !place.takes_brokers() {

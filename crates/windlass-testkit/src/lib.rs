@@ -10,6 +10,7 @@
 //! - [`audit`]: judges a torture from the logs of independent processes and a dump of the store.
 //! - [`faults`]: a store that fails on demand, around one that works.
 //! - [`fleet`]: workers on one store in memory, driven by paused time.
+//! - [`hearing`]: what a store broadcasts, and that it is heard again after an outage.
 //! - [`servers`]: private servers, started by the tests and gone with them.
 //! - [`load`]: a store under load, while something is done to its server.
 //! - [`model`]: many callers at once, held against a model.
@@ -28,6 +29,7 @@ pub mod draft;
 pub mod faults;
 pub mod fleet;
 pub mod health;
+pub mod hearing;
 pub mod load;
 pub mod model;
 pub mod proxy;

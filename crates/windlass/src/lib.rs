@@ -50,10 +50,15 @@ pub use windlass_core::{
     Claimed, Ending, Error, ErrorKind, Priority, Result, State, TaskId, TaskRecord, Timestamp,
 };
 pub use windlass_engine::{
-    Client, Configure, Context, Enqueue, Failure, Figures, Handle, Handler, Health, Inline,
-    Metrics, Options, Outcome, RawTask, Task, Unknown, Upkeep, UpkeepBuilder, Worker,
-    WorkerBuilder, cancelled, discard, retry_after, snooze,
+    Client, Configure, Context, Enqueue, EventFilter, Failure, Figures, Handle, Handler, Health,
+    Inline, Listener, Metrics, Options, Outcome, RawTask, Task, Told, Unknown, Upkeep,
+    UpkeepBuilder, Worker, WorkerBuilder, cancelled, discard, retry_after, snooze,
 };
+/// Traces for OpenTelemetry: who makes ids of spans, and contexts to hand on. See `docs/tracing.md`.
+#[cfg(feature = "otel")]
+pub mod otel {
+    pub use windlass_engine::trace::{RunIds, follow, is_sampled, traceparent};
+}
 /// A driver of PostgreSQL, in the version whose transactions [`transaction::Within`] takes.
 #[cfg(feature = "sqlx-0_9")]
 pub use windlass_stores::postgres::sqlx;

@@ -13,6 +13,11 @@ const ALERTS: &str = "deploy/prometheus";
 const DASHBOARD: &str = "deploy/grafana/windlass.json";
 const MANUAL: &str = "docs/monitoring.md";
 const UNITS: &str = "deploy/systemd/";
+const CONTAINER: &str = "deploy/Dockerfile";
+const COMPOSE: &str = "deploy/compose/";
+const MANIFESTS: &str = "deploy/kubernetes/";
+/// Each has a compose file.
+const STORES: [&str; 5] = ["asynq", "hybrid", "postgres", "redis", "sqlite"];
 /// Where units expect the binary; it need not be there for a check.
 const INSTALLED: &str = "/usr/bin/windlass";
 
@@ -30,6 +35,69 @@ pub(super) fn parsed() -> Result<Vec<String>> {
             _ => Ok(()),
         };
         offences.extend(told.err().map(|error| format!("{}: {error}", file.path)));
+    }
+    Ok(offences)
+}
+
+/// Finds what a container, a manifest, a unit or a compose file lacks that all of their sort have here.
+pub(super) fn complete() -> Result<Vec<String>> {
+    let files = files::all()?;
+    let text =
+        |path: &str| files.iter().find(|file| file.path == path).map_or("", |file| file.text());
+    let mut offences = Vec::new();
+    let container = text(CONTAINER);
+    offences.extend(lacks(container).into_iter().map(|what| format!("{CONTAINER} {what}")));
+    for store in STORES {
+        let path = format!("{COMPOSE}{store}.yaml");
+        for service in ["server", "worker"] {
+            let has_it = text(&path).contains(&format!("\n  {service}:\n"));
+            offences.extend((!has_it).then(|| format!("{path} has no {service}")));
+        }
+    }
+    for file in files.iter().filter(|file| file.path.starts_with(UNITS)) {
+        let is_notifying =
+            !file.path.ends_with(".service") || file.text().contains("\nType=notify\n");
+        offences.extend((!is_notifying).then(|| format!("{} is not of Type=notify", file.path)));
+    }
+    let manifests = files.iter().filter(|file| file.path.starts_with(MANIFESTS));
+    for file in manifests.filter(|file| file.path.ends_with(".yaml")) {
+        let told = unprobed(file.text())?.into_iter();
+        offences.extend(told.map(|what| format!("{} {what}", file.path)));
+    }
+    Ok(offences)
+}
+
+/// What a container's file lacks.
+fn lacks(container: &str) -> Vec<&'static str> {
+    let starting = |word: &str| container.lines().filter(|line| line.starts_with(word)).count();
+    let user = container.lines().rev().find_map(|line| line.strip_prefix("USER "));
+    let is_root = user.is_none_or(|user| matches!(user.trim(), "root" | "0"));
+    let rules = [
+        (starting("FROM ") < 2, "builds and runs in one image"),
+        (starting("HEALTHCHECK ") != 1, "has no health check"),
+        (is_root, "runs as root"),
+    ];
+    rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, what)| what).collect()
+}
+
+/// The containers of deployments without a probe, and pods that may run as root.
+fn unprobed(manifest: &str) -> Result<Vec<String>> {
+    let mut offences = Vec::new();
+    for document in YamlLoader::load_from_str(manifest)? {
+        let pod = &document["spec"]["template"]["spec"];
+        let Some(containers) = pod["containers"].as_vec() else { continue };
+        if pod["securityContext"]["runAsNonRoot"].as_bool() != Some(true) {
+            offences.push("has a pod that may run as root".into());
+        }
+        let is_deployment = document["kind"].as_str() == Some("Deployment");
+        for container in containers.iter().filter(|_| is_deployment) {
+            let name = container["name"].as_str().unwrap_or("?");
+            for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                if container[probe].is_badvalue() {
+                    offences.push(format!("has no {probe} for {name}"));
+                }
+            }
+        }
     }
     Ok(offences)
 }
@@ -144,6 +212,23 @@ mod tests {
         assert_eq!(names, ["windlass_task_wait_seconds_bucket", "windlass_lader"]);
         assert!(is_metric(names[0]) && !is_metric(names[1]));
         assert!(!is_metric("windlass_leader_count"), "a gauge has no such part");
+    }
+
+    #[test]
+    fn a_container_that_runs_as_root_or_is_never_asked_is_found() {
+        let fine = "FROM a AS build\nFROM b\nUSER 7\nHEALTHCHECK CMD x\n";
+        assert!(lacks(fine).is_empty());
+        assert_eq!(lacks("FROM a\nHEALTHCHECK CMD x\nUSER root\n").len(), 2);
+        assert_eq!(lacks(&fine.replace("HEALTHCHECK", "# HEALTHCHECK")), ["has no health check"]);
+    }
+
+    #[test]
+    fn a_deployment_without_probes_is_found() {
+        let pod = "{containers: [{name: a, livenessProbe: {}, startupProbe: {}}]}";
+        let manifest = format!("kind: Deployment\nspec: {{template: {{spec: {pod}}}}}");
+        let told = unprobed(&manifest).unwrap();
+        assert_eq!(told, ["has a pod that may run as root", "has no readinessProbe for a"]);
+        assert!(unprobed("kind: Secret").unwrap().is_empty());
     }
 
     #[test]

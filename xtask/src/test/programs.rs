@@ -28,7 +28,7 @@ const SLOW: [&str; 8] = [
     "postgres_outages",
 ];
 /// A program that runs for so long stands still.
-const LONGEST: Duration = Duration::from_secs(20 * 60);
+const LONGEST: Duration = Duration::from_secs(30 * 60);
 /// How often a program is asked whether it has ended.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 

@@ -117,6 +117,11 @@ pub(crate) fn build_debug() -> Result<PathBuf> {
     process::build(Profile::Debug)
 }
 
+/// Builds the program as it is released.
+pub(crate) fn build_release() -> Result<PathBuf> {
+    process::build(Profile::Release)
+}
+
 /// One installation to attack.
 struct Attack {
     torture: &'static str,

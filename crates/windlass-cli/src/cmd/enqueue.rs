@@ -15,6 +15,7 @@ use crate::exit::{Code, Done, Failure};
 use crate::output::{Format, one_line, tell};
 use crate::settings::read_bounded;
 use crate::table::{grouped, plain};
+use crate::telemetry::submitting;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -115,7 +116,7 @@ pub(crate) async fn run(args: Args, desk: &Desk) -> Done {
 }
 
 async fn one(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Done {
-    let answer = caller.send("/api/v1/tasks", body).await?;
+    let answer = submitting(caller.send("/api/v1/tasks", body)).await?;
     if args.wait {
         let task = answer.value()?;
         let id = task["id"].as_str().unwrap_or_default();
@@ -152,7 +153,7 @@ async fn many(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Don
     while left > 0 {
         let count = left.min(BATCH);
         let tasks: Vec<_> = (0..count).map(|_| body).collect();
-        let answer = caller.send("/api/v1/tasks/batch", &tasks).await?;
+        let answer = submitting(caller.send("/api/v1/tasks/batch", &tasks)).await?;
         take(desk, &answer, &mut tally, args.wait)?;
         left -= count;
         bar.inc(count);

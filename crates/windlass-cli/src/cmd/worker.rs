@@ -29,9 +29,10 @@ Built-in types: echo, noop, sleep {ms}, fail {message, times}, http.webhook {url
 body_base64, secret}.
 
 A command gets the payload on its standard input and WINDLASS_TASK_ID, WINDLASS_EPOCH,
-WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment. It ends with 0 for completed
-(its standard output is the result), 65 for discard, 75 to be run again in 10 s; anything else has
-failed (the end of its standard error is the error) and is retried.";
+WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment, and TRACEPARENT if the task is
+part of a trace. It ends with 0 for completed (its standard output is the result), 65 for discard, 75
+to be run again in 10 s; anything else has failed (the end of its standard error is the error) and is
+retried.";
 
 /// Which tasks to run, and how.
 #[derive(clap::Args)]

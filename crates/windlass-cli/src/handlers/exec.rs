@@ -89,6 +89,11 @@ fn set_environment(
         .env("WINDLASS_ATTEMPT", cx.attempt().to_string())
         .env("WINDLASS_TYPE", task.kind.as_str())
         .env("WINDLASS_QUEUE", cx.queue().as_str());
+    // The worker's own, if it was started with one, is not that of its tasks.
+    match cx.traceparent() {
+        Some(traceparent) => shell.env("TRACEPARENT", traceparent),
+        None => shell.env_remove("TRACEPARENT"),
+    };
 }
 
 /// What a command that has ended by itself makes of its run.

@@ -75,9 +75,9 @@ impl Place {
     /// The binary, in this folder, with nothing of the tester's own settings.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(BINARY);
-        let ours =
-            std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("WINDLASS_"));
-        for name in ours {
+        let is_ours = |name: &str| name.starts_with("WINDLASS_") || name.starts_with("OTEL_");
+        let ours = std::env::vars().map(|(name, _)| name).filter(|name| is_ours(name));
+        for name in ours.chain([String::from("TRACEPARENT")]) {
             command.env_remove(name);
         }
         command

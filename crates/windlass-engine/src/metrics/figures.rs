@@ -27,7 +27,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    async fn read(store: &Arc<dyn Store>) -> Result<Self> {
+    pub(crate) async fn read(store: &Arc<dyn Store>) -> Result<Self> {
         let (queues, mut workers) = (store.queues().await?, store.workers().await?);
         let inspection = store.inspect(Depth::Ping).await?;
         let now = inspection.now;

@@ -1,4 +1,4 @@
-//! A store whose calls are counted and timed. What it answers is handed on as it is.
+//! A store whose calls are counted, timed and told as live events. What it answers is handed on as it is.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,15 +13,17 @@ use windlass_core::store::{
 use windlass_core::{NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
 use super::{EndedRun, Metrics};
+use crate::live::Live;
 
 pub(crate) struct Watched {
     inner: Arc<dyn Store>,
     metrics: Metrics,
+    live: Live,
 }
 
 impl Watched {
-    pub(crate) fn around(inner: Arc<dyn Store>, metrics: Metrics) -> Arc<dyn Store> {
-        Arc::new(Self { inner, metrics })
+    pub(crate) fn around(inner: Arc<dyn Store>, metrics: Metrics, live: Live) -> Arc<dyn Store> {
+        Arc::new(Self { inner, metrics, live })
     }
 
     async fn timed<T>(&self, op: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
@@ -51,7 +53,8 @@ impl Store for Watched {
     }
 
     async fn dedicated(&self) -> Result<Arc<dyn Store>> {
-        Ok(Self::around(self.inner.dedicated().await?, self.metrics.clone()))
+        let inner = self.inner.dedicated().await?;
+        Ok(Self::around(inner, self.metrics.clone(), self.live.at_home()))
     }
 
     async fn inspect(&self, depth: Depth) -> Result<Inspection> {
@@ -65,23 +68,30 @@ impl Store for Watched {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
         let sort = |task: &NewTask| (task.queue.clone(), task.kind.clone(), task.priority);
         let sorts: Vec<_> = tasks.iter().map(sort).collect();
+        let sketches = self.live.inserting(&tasks);
         let told = self.timed("insert", self.inner.insert(tasks)).await?;
         self.metrics.submitted(&sorts, &told);
+        self.live.inserted(sketches, &told);
         Ok(told)
     }
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
+        let worker = params.worker.clone();
         let claim = self.timed("claim", self.inner.claim(params)).await?;
         self.metrics.claimed(&claim.tasks);
+        self.live.claimed(&worker, &claim.tasks);
         Ok(claim)
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
         let runs: Vec<EndedRun> = params.transitions.iter().map(EndedRun::of).collect();
+        let (ends, worker) = (self.live.applying(&params), params.worker.clone());
         let reply = self.timed("apply", self.inner.apply(params)).await?;
         self.metrics.ended(&runs, &reply.outcomes);
+        self.live.applied(ends, &reply.outcomes);
         if let Some(Ok(claim)) = &reply.claim {
             self.metrics.claimed(&claim.tasks);
+            self.live.claimed(&worker, &claim.tasks);
         }
         Ok(reply)
     }
@@ -91,11 +101,16 @@ impl Store for Watched {
     }
 
     async fn beat(&self, beat: Beat) -> Result<Orders> {
-        self.timed("beat", self.inner.beat(beat)).await
+        let (worker, progress) = (beat.worker.clone(), self.live.beating(&beat));
+        let orders = self.timed("beat", self.inner.beat(beat)).await?;
+        self.live.beaten(&worker, progress, &orders);
+        Ok(orders)
     }
 
     async fn leave(&self, worker: WorkerId) -> Result<u64> {
-        self.timed("leave", self.inner.leave(worker)).await
+        let released = self.timed("leave", self.inner.leave(worker)).await?;
+        self.live.left(released);
+        Ok(released)
     }
 
     async fn lead(&self, bid: Bid) -> Result<Leadership> {
@@ -112,6 +127,7 @@ impl Store for Watched {
     async fn expire(&self, duty: Duty) -> Result<DutyReport> {
         let report = self.duty("expire", self.inner.expire(duty)).await?;
         self.metrics.0.leases_lost.inc_by(report.done);
+        self.live.expired(report.done);
         Ok(report)
     }
 
@@ -124,11 +140,16 @@ impl Store for Watched {
     }
 
     async fn change(&self, params: ChangeParams) -> Result<ChangeReply> {
-        self.timed("change", self.inner.change(params)).await
+        let change = self.live.changing(&params);
+        let reply = self.timed("change", self.inner.change(params)).await?;
+        self.live.changed(change, &reply);
+        Ok(reply)
     }
 
     async fn order(&self, order: Order) -> Result<()> {
-        self.timed("order", self.inner.order(order)).await
+        self.timed("order", self.inner.order(order)).await?;
+        self.live.look();
+        Ok(())
     }
 
     async fn get(&self, params: GetParams) -> Result<Vec<Option<TaskRecord>>> {

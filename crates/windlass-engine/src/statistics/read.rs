@@ -29,7 +29,7 @@ const BYTES_MAX: usize = 256 << 20;
 
 /// How far back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum Period {
     /// The last minutes.
     Recent,
     /// Everything that is kept.
@@ -71,14 +71,14 @@ struct Page {
     sheet: Arc<Sheet>,
 }
 
-pub(super) async fn read(inner: &Arc<Inner>, reach: Reach) -> Result<Read> {
+pub(super) async fn read(inner: &Arc<Inner>, period: Period) -> Result<Read> {
     let silent = || Error::new(ErrorKind::Unavailable, "read the statistics in the store");
     let end = Instant::now() + PATIENCE;
     let known = Arc::clone(&inner.reading.0);
     // Whoever reads holds this: the others wait for what it finds.
     let mut known = tokio::time::timeout_at(end, known.lock_owned()).await.map_err(|_| silent())?;
     let is_fresh = |at: Option<Instant>, time| at.is_some_and(|at| at.elapsed() < time);
-    let is_old_fresh = reach == Reach::Recent || is_fresh(known.all_at, OLD_FRESH_FOR);
+    let is_old_fresh = period == Period::Recent || is_fresh(known.all_at, OLD_FRESH_FOR);
     if let Some(told) = &known.told
         && is_old_fresh
         && is_fresh(known.recent_at, FRESH_FOR)

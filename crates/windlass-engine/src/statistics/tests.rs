@@ -11,7 +11,7 @@ use windlass_core::{Clock, ErrorKind, Kind, ManualClock, QueueName, State, Store
 use windlass_testkit::faults::{Faults, FaultyStore, Method};
 use windlass_testkit::fleet;
 
-use super::{Reach, Rolled, Statistics, roll_up};
+use super::{Period, Rolled, Statistics, roll_up};
 use crate::metrics::EndedRun;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ impl Ground {
 
     /// What a client that has done nothing reads.
     async fn total(&self) -> Cell {
-        let read = self.client().read(Reach::All).await.unwrap();
+        let read = self.client().read(Period::All).await.unwrap();
         let since = read.now.before(Duration::from_secs(9 * 86_400));
         window(&read.spans, since, |_, _| Some(())).remove(&()).unwrap_or_default()
     }
@@ -154,7 +154,7 @@ async fn a_client_reads_what_it_has_not_saved_yet() {
     let ground = Ground::new();
     let client = ground.client();
     complete_some(&client, 3);
-    let read = client.read(Reach::Recent).await.unwrap();
+    let read = client.read(Period::Recent).await.unwrap();
     let sum = window(&read.spans, read.now.before(HOUR), |_, _| Some(()));
     assert_eq!(sum[&()].completed, 3);
     assert_eq!(ground.completed().await, 0, "the others do not know of it");
@@ -296,7 +296,7 @@ async fn what_is_switched_off_counts_and_saves_nothing() {
 async fn a_storm_of_questions_is_one_read() {
     let ground = Ground::new();
     let (client, faults) = ground.faulty_client();
-    let asked = futures_util::future::join_all((0..50).map(|_| client.read(Reach::All))).await;
+    let asked = futures_util::future::join_all((0..50).map(|_| client.read(Period::All))).await;
     assert!(asked.iter().all(Result::is_ok));
     assert_eq!(faults.calls(Method::Load), 4, "one for each class");
 }

@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use windlass_core::store::{Filter, GetParams, Parts as TaskParts};
 use windlass_core::{Error, QueueName, TaskId};
 
-use super::token::{Scope, Token};
+use super::token::{Glob, Scope, Token};
 use crate::app::Shared;
 use crate::problem::{Outcome, Problem, Slug};
 
@@ -56,6 +56,16 @@ impl Caller {
         match self {
             Self::Local => false,
             Self::Token(token) => !token.queues.is_empty(),
+        }
+    }
+
+    /// The patterns of the queues that it may see; nothing where these are all.
+    pub(crate) fn patterns(&self) -> Option<String> {
+        match self {
+            Self::Token(token) if !token.queues.is_empty() => {
+                Some(token.queues.iter().map(Glob::as_str).collect::<Vec<_>>().join(","))
+            }
+            Self::Token(_) | Self::Local => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What stands before every route: it says which scope the route needs, and lets no one else through.
 
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HeaderName};
+use axum::http::header::{AUTHORIZATION, HeaderName, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +14,8 @@ use crate::problem::{Outcome, Problem, Slug};
 use crate::routes::is_droppable;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// What a protocol of a WebSocket begins with that is a token.
+const TOKEN_PROTOCOL: &str = "bearer.";
 
 /// What a route asks of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,21 @@ impl Need {
             Self::Nothing => None,
             Self::Everywhere(scope) | Self::InQueues(scope) => Some(scope),
         }
+    }
+}
+
+/// By what a caller was let in; rides on the request. Who is served for long asks now and then whether that
+/// still holds.
+#[derive(Clone)]
+pub(crate) struct Admission {
+    arrival: Arrival,
+    presented: Option<Presented>,
+}
+
+impl Admission {
+    /// Ends when the caller would not be let in any more.
+    pub(crate) async fn ended(&self, shared: &Shared) {
+        shared.keyring().dismissed(self.arrival, self.presented.as_ref()).await;
     }
 }
 
@@ -58,6 +75,7 @@ pub(crate) async fn pass(State(gate): State<Gate>, mut request: Request, next: N
         Ok(caller) => request.extensions_mut().insert(caller),
         Err(problem) => return problem.into_response(),
     };
+    request.extensions_mut().insert(Admission { arrival, presented: presented.clone() });
     if !is_droppable(request.method(), request.uri().path()) {
         return next.run(request).await;
     }
@@ -92,14 +110,21 @@ fn presented(headers: &HeaderMap) -> Outcome<Option<Presented>> {
     let (bearer, key) = (only(headers, &AUTHORIZATION)?, only(headers, &API_KEY)?);
     let bearer = bearer.map(|value| without_scheme(value).ok_or_else(malformed)).transpose()?;
     let key = key.map(|value| value.to_str().map_err(|_| malformed())).transpose()?;
-    let text = match (bearer, key) {
-        (Some(bearer), Some(key)) if bearer != key => {
-            return Err(unauthorized("Authorization and X-API-Key present two tokens"));
-        }
-        (Some(text), _) | (None, Some(text)) => text,
-        (None, None) => return Ok(None),
-    };
-    Presented::read(text).map(Some).ok_or_else(malformed)
+    let mut texts: Vec<_> = bearer.into_iter().chain(key).chain(protocols(headers)).collect();
+    texts.dedup();
+    match texts.as_slice() {
+        [] => Ok(None),
+        [text] => Presented::read(text).map(Some).ok_or_else(malformed),
+        [..] => Err(unauthorized("the headers of this request present two tokens")),
+    }
+}
+
+/// Tokens among the protocols of a WebSocket: scripts in browsers can set no other header of its handshake.
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let is_handshake = headers.contains_key(UPGRADE);
+    let lines = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter(move |_| is_handshake);
+    let words = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
+    words.filter_map(|word| word.trim().strip_prefix(TOKEN_PROTOCOL))
 }
 
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Outcome<Option<&'a HeaderValue>> {

@@ -11,7 +11,7 @@ use windlass_core::{Error, ErrorKind, Result, Timestamp};
 /// The class of the documents that tokens are kept in.
 pub(crate) const CLASS: &str = "token";
 
-const PREFIX: &str = "wl";
+pub(crate) const PREFIX: &str = "wl";
 const ID_BYTES: usize = 6;
 const SECRET_BYTES: usize = 32;
 
@@ -78,6 +78,11 @@ impl Glob {
             return Err(Error::invalid(text));
         }
         Ok(Self(text.to_owned()))
+    }
+
+    /// The pattern as text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// True for a name that it means.

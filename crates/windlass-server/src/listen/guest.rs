@@ -124,7 +124,7 @@ impl Guest {
             let asker = asker.clone();
             async move { Ok::<_, Infallible>(asker.answer(request).await) }
         });
-        let connection = house.http.serve_connection(TokioIo::new(stream), service);
+        let connection = house.http.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let (bounds, mut leaves_at, mut is_stopping) = (&house.bounds, None, false);
         let mut look = pin!(tokio::time::sleep(look_every(bounds)));

@@ -98,6 +98,7 @@ pub(crate) enum Group {
     DeadLetters,
     Queues,
     Workers,
+    Events,
     Pull,
     Access,
     Server,
@@ -106,11 +107,12 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Tasks,
         Self::DeadLetters,
         Self::Queues,
         Self::Workers,
+        Self::Events,
         Self::Pull,
         Self::Access,
         Self::Server,
@@ -124,6 +126,7 @@ impl Group {
             Self::DeadLetters => "Dead letters",
             Self::Queues => "Queues",
             Self::Workers => "Workers",
+            Self::Events => "Live events",
             Self::Pull => "Worker protocol",
             Self::Access => "Access",
             Self::Server => "Server",
@@ -138,6 +141,7 @@ impl Group {
             Self::DeadLetters => "Tasks that will not run again by themselves.",
             Self::Queues => "What waits where; pause, resume, purge.",
             Self::Workers => "Who works, and what they are told to do.",
+            Self::Events => "What happens, as it happens.",
             Self::Pull => {
                 "A worker in any language: lease tasks, report how they ended, show that one lives."
             }

@@ -27,7 +27,10 @@ const AWAY_PAUSE: Duration = Duration::from_millis(300);
 pub(crate) struct Ask {
     /// Who it is, if it was here before.
     pub(crate) worker: Option<WorkerId>,
+    /// What it tells of itself; what it has told before need not be told again.
     pub(crate) card: WorkerCard,
+    /// How many slots it says that it has.
+    pub(crate) slots: Option<u32>,
     pub(crate) queues: Queues,
     pub(crate) max: usize,
     pub(crate) wait: Duration,
@@ -68,8 +71,16 @@ pub(super) async fn introduce(shared: &Shared, ask: &Ask) -> Outcome<WorkerId> {
     if let Some(worker) = &ask.worker {
         recognise(shared, worker).await?;
         shared.remote().with(worker, |known| {
-            let (slots_used, doing) = (known.card.slots_used, known.card.doing);
-            known.card = WorkerCard { slots_used, doing, ..ask.card.clone() };
+            let before = std::mem::replace(&mut known.card, ask.card.clone());
+            let card = &mut known.card;
+            (card.slots_used, card.doing) = (before.slots_used, before.doing);
+            card.slots = ask.slots.unwrap_or(before.slots);
+            if card.name.is_empty() {
+                card.name = before.name;
+            }
+            if card.version.is_empty() {
+                card.version = before.version;
+            }
         });
         return Ok(worker.clone());
     }

@@ -2,7 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, GetParams, Parts, Refusal, RunOrder};
-use windlass_core::{Ending, Error, Lease, TaskId, Transition, WorkerId};
+use windlass_core::{Ending, Error, Lease, State, TaskId, Transition, WorkerId};
 
 use super::known::Run;
 use super::lease::{
@@ -61,7 +61,9 @@ pub(crate) async fn report(
         Some(ask) => introduce(shared, ask).await.ok().zip(ask.clone().into()),
         None => None,
     };
-    let (applied, handed) = apply(shared, &worker, transitions, asking.as_ref()).await?;
+    let (mut applied, handed) =
+        apply(shared, &worker, transitions.clone(), asking.as_ref()).await?;
+    refuse_late_successes(shared, &transitions, &mut applied).await?;
     let mut applied = applied.into_iter();
     let outcomes = results.into_iter().zip(runs).map(|(said, run)| {
         // What nobody has a record of cannot be asked about.
@@ -115,6 +117,32 @@ fn transition(shared: &Shared, run: &Run, said: &Said) -> Transition {
         Some(since) => transition.took(since.elapsed()),
         None => transition,
     }
+}
+
+/// A lease may have been ended by another than its worker: the server does so when a run is over its time. A success
+/// that is reported then is not stored, and its worker must not believe so.
+async fn refuse_late_successes(
+    shared: &Shared,
+    transitions: &[Transition],
+    applied: &mut [Applied],
+) -> Outcome<()> {
+    let is_doubtful = |(transition, applied): &(&Transition, &mut Applied)| {
+        **applied == Applied::Already && transition.next.state == State::Completed
+    };
+    let doubtful: Vec<_> = transitions.iter().zip(applied).filter(is_doubtful).collect();
+    if doubtful.is_empty() {
+        return Ok(());
+    }
+    let ids = doubtful.iter().map(|(transition, _)| transition.lease.task.clone()).collect();
+    let records = shared.store().get(GetParams { ids, parts: Parts::NONE }).await?;
+    for ((transition, applied), record) in doubtful.into_iter().zip(records) {
+        // One that is gone, or has run again since, tells nothing of this run.
+        let its = record.filter(|record| record.epoch == Some(transition.lease.epoch));
+        if its.is_some_and(|record| record.state != State::Completed) {
+            *applied = Applied::Refused(Refusal::LeaseLost);
+        }
+    }
+    Ok(())
 }
 
 /// Stores the ends of runs and claims in the same trip, driven to its end.

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use windlass_core::statistics::rate_per_second;
 use windlass_core::store::{Action, Depth, Filter, Order, QueueRecord, RunOrder};
 use windlass_core::{QueueName, State, Timestamp};
-use windlass_engine::Reach;
+use windlass_engine::Period;
 
 use super::Name;
 use super::bulk::sweep;
@@ -178,7 +178,7 @@ async fn find(shared: &Shared, name: &str) -> Outcome<QueueRecord> {
 
 /// What comes into queues and leaves them. A queue is told also while its statistics cannot be read.
 async fn rates(shared: &Shared) -> impl Fn(&QueueRecord) -> Rates {
-    let read = shared.client().statistics().read(Reach::Recent).await.ok();
+    let read = shared.client().statistics().read(Period::Recent).await.ok();
     move |queue| {
         let read = read.as_ref()?;
         Some(rate_per_second(&read.spans, read.now, &queue.name))

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use windlass_core::statistics::{self, Select};
 use windlass_core::store::Filter;
 use windlass_core::{Kind, QueueName};
-use windlass_engine::Reach;
+use windlass_engine::Period;
 
 use crate::access::Caller;
 use crate::app::Shared;
@@ -85,8 +85,8 @@ pub(super) async fn series(
         (query.text("queue").map(QueueName::stored), query.text("type").map(Kind::stored));
     caller.check_filter(&Filter { queue: queue.clone(), ..Filter::default() })?;
     // A short one is made of what is read more often.
-    let reach = if minutes <= RECENT_MINUTES { Reach::Recent } else { Reach::All };
-    let read = shared.client().statistics().read(reach).await?;
+    let period = if minutes <= RECENT_MINUTES { Period::Recent } else { Period::All };
+    let read = shared.client().statistics().read(period).await?;
     let points = statistics::series(&read.spans, read.now, minutes, &Select { queue, kind });
     Ok(Json(StatusCode::OK, Series::new(points, minutes)))
 }

@@ -9,9 +9,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::{GetParams, Inserted, Parts};
 use windlass_core::{Clock, Error, NewTask, Store, SystemClock, TaskId, TaskRecord, limits};
+use windlass_engine::trace;
 
 use crate::access::Caller;
-use crate::app::{SMALL_BODY_BYTES, Shared};
+use crate::app::{SMALL_BODY_BYTES, Shared, TRACEPARENT};
 use crate::body::{self, Body, Media};
 use crate::fields;
 use crate::form::{Entry, Sort, entry};
@@ -29,7 +30,6 @@ const ITEMS_MAX: usize = 10_000;
 const READ_BACK: usize = 1_000;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 const HEADERS: [Entry; 2] = [
     entry("Idempotency-Key", Sort::Key, "The same as the field `idempotency_key`"),
@@ -312,7 +312,9 @@ fn from_headers(headers: &HeaderMap) -> Outcome<FromHeaders> {
         }
     };
     // Whoever made a trace context that cannot be read is far away: it is left out, as W3C says.
-    let trace = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
-    let trace = trace.filter(|text| limits::check_key("it", text).is_ok());
-    Ok(FromHeaders { idempotency_key: key, traceparent: trace.map(str::to_owned) })
+    let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
+    let given = given.filter(|text| limits::check_key("it", text).is_ok());
+    // A request with a span of its own stands between the client and the submit.
+    let given = given.filter(|_| !trace::is_sampled());
+    Ok(FromHeaders { idempotency_key: key, traceparent: given.map(str::to_owned) })
 }

@@ -33,7 +33,7 @@ pub(crate) fn read(field: &Field<'_>, form: &Form) -> Outcome<Filter> {
         }
     }
     // Names in a store may be older than our rules for names.
-    let mut text = |name| object.take(name).map(|field| field.text()).transpose();
+    let mut text = |name| object.take(name).map(plain).transpose();
     filter.queue = text("queue")?.map(|name| QueueName::stored(&name));
     filter.kind = text("type")?.map(|name| Kind::stored(&name));
     filter.tag = text("tag")?.map(|name| Tag::stored(&name));
@@ -41,4 +41,13 @@ pub(crate) fn read(field: &Field<'_>, form: &Form) -> Outcome<Filter> {
     filter.created_after = object.take("created_after").map(|field| field.time()).transpose()?;
     filter.created_before = object.take("created_before").map(|field| field.time()).transpose()?;
     Ok(filter)
+}
+
+/// A name to look for. None has a NUL in it, and not every store could look for one.
+fn plain(field: Field<'_>) -> Outcome<String> {
+    let text = field.text()?;
+    match text.contains('\0') {
+        true => Err(field.refused("must not have a NUL in it")),
+        false => Ok(text),
+    }
 }

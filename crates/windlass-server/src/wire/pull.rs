@@ -57,7 +57,7 @@ fn read_ask(mut object: Object<'_>) -> Outcome<Ask> {
         Some(field) => queues(&field)?,
         None => vec![(QueueName::new(DEFAULT_QUEUE)?, 1)],
     };
-    let mut worker = None;
+    let (mut worker, mut slots) = (None, None);
     let mut card = WorkerCard {
         queues: weighted.iter().map(|(name, _)| name.clone()).collect(),
         weights: weighted.iter().map(|(_, weight)| *weight).collect(),
@@ -71,10 +71,11 @@ fn read_ask(mut object: Object<'_>) -> Outcome<Ask> {
         card.version = word(object.take("version"))?;
         if let Some(field) = object.take("slots") {
             card.slots = between(&field, 1, SLOTS_MAX)?;
+            slots = Some(card.slots);
         }
     }
     let queues = Queues { weighted, is_strict: false, priorities: PrioritySet::ALL };
-    Ok(Ask { worker, card, queues, max: max as usize, wait })
+    Ok(Ask { worker, card, slots, queues, max: max as usize, wait })
 }
 
 /// Reads the body of a report.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use windlass_server::{App, Bounds, Listener, Method, Route, Scope};
 use windlass_testkit::faults::Method as Call;
 
-use crate::support::{Answer, Api, Server};
+use crate::support::{Answer, Api, Server, token};
 
 /// What may be asked for without a token.
 const FOR_ALL: [&str; 12] = [
@@ -66,6 +66,8 @@ impl Scene {
             _ => Value::Null,
         };
         let body = if body.is_null() { String::new() } else { body.to_string() };
+        // A stream that ends.
+        let path = path.replace("/api/v1/events", "/api/v1/events?for=0s");
         (path.replace("{id}", id), body)
     }
 
@@ -86,12 +88,6 @@ async fn ask(
     let token = token.map(|token| format!("authorization: Bearer {token}\r\n"));
     let json = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
     server.send(method, path, &format!("{json}{}", token.unwrap_or_default()), body).await
-}
-
-/// Makes a token.
-async fn token(api: &Api, wish: Value) -> String {
-    let made = api.post("/tokens", &wish.to_string()).await.is(201);
-    made["token"].as_str().unwrap().to_owned()
 }
 
 fn id_of(token: &str) -> &str {
@@ -162,6 +158,8 @@ async fn check_other_queue(scene: &Scene, route: &Route, token: &str) {
     let (_, answer) = scene.try_route(route, Some(token)).await;
     match (route.method.as_str(), route.path.as_str()) {
         // These leave out what the token is not for.
+        ("GET", "/api/v1/events") => assert_eq!(answer.status, 200),
+        ("GET", "/ws") => _ = answer.is_problem(426, "upgrade-required"),
         ("GET", "/api/v1/queues" | "/admin/queues") => {
             assert_eq!(answer.is(200)["data"], json!([]));
         }

@@ -5,6 +5,7 @@ mod access;
 mod contract;
 mod crowd;
 mod document;
+mod events;
 mod http2;
 mod pull;
 mod root;

@@ -214,6 +214,26 @@ async fn a_run_over_its_time_is_to_stop_and_then_ended_for_it() {
     let ended = task(&api, &submitted).await;
     assert_eq!((&ended["state"], &ended["attempts"]), (&json!("retrying"), &json!(1)));
     assert!(ended["error"].as_str().unwrap().contains("timeout"), "{ended}");
+    // What it says now is not stored, and it must not believe so.
+    let late = result(&leased, &json!({ "outcome": "completed" }));
+    let told = report(&api, id(&leased), &[late]).await;
+    assert_eq!(told["results"][0]["status"], "lease-lost");
+}
+
+#[tokio::test]
+async fn what_a_worker_has_told_of_itself_need_not_be_told_again() {
+    let (api, clock) = Api::timed();
+    let first = json!({ "worker": { "name": "py", "version": "9", "slots": 7 } });
+    let leased = api.post("/leases", &first.to_string()).await.is(200);
+    let again = json!({ "worker": { "id": id(&leased) }, "max": 2 });
+    clock.advance(Duration::from_secs(6));
+    api.post("/leases", &again.to_string()).await.is(200);
+    heartbeat(&api, id(&leased), &[]).await.is(200);
+    let worker = api.get(&format!("/workers/{}", id(&leased))).await.is(200);
+    assert_eq!(
+        (&worker["name"], &worker["version"], &worker["slots"]),
+        (&json!("py"), &json!("9"), &json!(7))
+    );
 }
 
 #[tokio::test]

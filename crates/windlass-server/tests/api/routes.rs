@@ -166,6 +166,9 @@ async fn lists_are_filtered_and_paged() {
     let escaped: String = cursor.bytes().map(|byte| format!("%{byte:02x}")).collect();
     assert_eq!(ids(&api.get(&format!("/tasks?limit=2&cursor={escaped}")).await.is(200)), [&first]);
     api.get("/tasks?cursor=nonsense").await.is_problem(422, "invalid-request");
+    api.get("/tasks?queue=a%00").await.is_problem(422, "invalid-request");
+    let with_nul = r#"{"action":"cancel","filter":{"type":"a\u0000"}}"#;
+    api.post("/tasks/bulk", with_nul).await.is_problem(422, "invalid-request");
 }
 
 #[tokio::test]

@@ -196,6 +196,12 @@ impl Server {
     }
 }
 
+/// Makes a token.
+pub(crate) async fn token(api: &Api, wish: Value) -> String {
+    let made = api.post("/tokens", &wish.to_string()).await.is(201);
+    made["token"].as_str().unwrap().to_owned()
+}
+
 pub(crate) async fn read_all(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     // A reset after the answer is an end like any other.

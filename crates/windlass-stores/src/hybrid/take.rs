@@ -37,6 +37,11 @@ impl Haul {
     pub(super) fn is_complete(&self) -> bool {
         self.direct.is_empty()
     }
+
+    /// True when there is something to claim, and by references alone.
+    pub(super) fn leads_somewhere(&self) -> bool {
+        self.is_complete() && !self.wanted.is_empty()
+    }
 }
 
 /// What is still wanted of a take.

@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
+use windlass_core::store::{
+    Applied, ApplyParams, ApplyReply, Claim, ClaimParams, Refusal, WakeMark,
+};
 use windlass_core::{Claimed, Result, State, Transition, duration};
 
 use super::Shared;
@@ -48,6 +50,16 @@ pub(crate) struct Reported {
     pub(crate) given: Option<Result<Given>>,
 }
 
+/// What to claim behind endings.
+pub(crate) enum Claimable {
+    /// The first tasks of the lanes that are wanted.
+    Lanes,
+    /// What these references lead to.
+    Referred(Vec<Wanted>),
+    /// Nothing.
+    Nothing,
+}
+
 /// Whether a commit waits for the disk by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Commit {
@@ -66,16 +78,17 @@ pub(super) fn is_success(transition: &Transition) -> bool {
 
 impl Shared {
     pub(super) async fn apply(&self, params: &ApplyParams, mark: WakeMark) -> Result<ApplyReply> {
-        let Reported { outcomes, given } = self.apply_by(params, None).await?;
+        let found = std::future::ready(Claimable::Lanes);
+        let Reported { outcomes, given } = self.apply_by(params, found).await?;
         let claim = given.map(|given| given.map(|given| Claim { tasks: given.tasks, mark }));
         Ok(ApplyReply { outcomes, claim })
     }
 
-    /// Records endings; then claims, if asked, what the references lead to where there are some.
+    /// Records endings; then claims, if asked, what was found meanwhile.
     pub(super) async fn apply_by(
         &self,
         params: &ApplyParams,
-        references: Option<&[Wanted]>,
+        found: impl Future<Output = Claimable>,
     ) -> Result<Reported> {
         let mut news = News::default();
         let Some(wanted) = &params.then_claim else {
@@ -91,15 +104,15 @@ impl Shared {
             let session = self.work.session().await?;
             let commit = self.make_ready_to_send(&session, &params.transitions).await?;
             let applying = self.apply_all(&session, &params.transitions, commit, &mut news);
-            let claiming = self.claim_by(&session, wanted, references);
+            let claiming = self.claim_found(&session, wanted, found);
             let (outcomes, given) = tokio::join!(applying, claiming);
-            let is_flushed = given.as_ref().is_ok_and(|given| !given.tasks.is_empty());
+            let is_flushed = matches!(&given, Some(Ok(given)) if !given.tasks.is_empty());
             if outcomes.is_ok() && commit == Commit::IsFollowed && !is_flushed {
                 // A claim that finds nothing commits nothing. On the same connection, and no other: a
                 // server that crashed and is back may have forgotten what it had not on the disk.
                 session.all(sql::FLUSH, &[]).await?;
             }
-            if let (Err(_), Ok(given)) = (&outcomes, &given) {
+            if let (Err(_), Some(Ok(given))) = (&outcomes, &given) {
                 self.hand_back(&given.tasks).await;
             }
             (outcomes?, given)
@@ -107,11 +120,24 @@ impl Shared {
             let session = self.work.session().await?;
             let outcomes =
                 self.apply_all(&session, &params.transitions, Commit::Waits, &mut news).await?;
-            (outcomes, self.claim_by(&session, wanted, references).await)
+            (outcomes, self.claim_found(&session, wanted, found).await)
         };
         self.tell(news);
         // The endings are stored: an error of the claim must not have them all sent again.
-        Ok(Reported { outcomes, given: Some(given) })
+        Ok(Reported { outcomes, given })
+    }
+
+    async fn claim_found(
+        &self,
+        session: &Session,
+        wanted: &ClaimParams,
+        found: impl Future<Output = Claimable>,
+    ) -> Option<Result<Given>> {
+        match found.await {
+            Claimable::Lanes => Some(self.claim_by(session, wanted, None).await),
+            Claimable::Referred(some) => Some(self.claim_by(session, wanted, Some(&some)).await),
+            Claimable::Nothing => None,
+        }
     }
 
     /// Sees to it that successes can be sent without waiting for anything, so that a claim that is

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use windlass_core::store::{ApplyParams, ClaimParams};
 use windlass_core::{QueueName, Result, Transition, WorkerId};
 
-pub(crate) use super::apply::Reported;
 use super::apply::is_success;
+pub(crate) use super::apply::{Claimable, Reported};
 pub(crate) use super::claim::{Given, Unused, Wanted, segments};
 use super::outbox::{Carrier, Outbox};
 pub(crate) use super::pool::to_the_end;
@@ -87,13 +87,13 @@ impl PostgresStore {
         .await
     }
 
-    /// Records endings, and claims behind them what references lead to.
+    /// Records endings, and claims behind them what was found meanwhile.
     pub(crate) async fn apply_by(
         &self,
         params: ApplyParams,
-        references: Vec<Wanted>,
+        found: impl Future<Output = Claimable> + Send + 'static,
     ) -> Result<Reported> {
-        self.run(|shared| async move { shared.apply_by(&params, Some(&references)).await }).await
+        self.run(|shared| async move { shared.apply_by(&params, found).await }).await
     }
 
     /// Hands out what claims have left over.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_testkit::conformance::broadcast;
+use windlass_testkit::hearing;
 use windlass_testkit::servers::PostgresServer;
 use windlass_testkit::servers::postgres::{Care, Stop};
 
@@ -55,5 +55,5 @@ async fn a_server_that_was_away_for_long_is_taken_up_again() {
 async fn broadcasts_are_heard_again_after_connections_were_cut() {
     let server = PostgresServer::start(Care::Durable);
     let store = windlass_stores::open(&server.tcp_url("broadcasts")).await.unwrap();
-    broadcast::goes_on_after(&*store, operate(&server, TERMINATE)).await;
+    hearing::goes_on_after(&*store, operate(&server, TERMINATE)).await;
 }

@@ -7,8 +7,8 @@ use windlass_core::store::Reservation;
 use windlass_core::{Reason, Store};
 use windlass_stores::redis::RedisOptions;
 use windlass_stores::redis::streams::StreamsStore;
-use windlass_testkit::conformance::broadcast;
 use windlass_testkit::draft::{draft, queue};
+use windlass_testkit::hearing;
 use windlass_testkit::servers::redis::Keeping;
 use windlass_testkit::{Load, RedisServer};
 
@@ -75,5 +75,5 @@ async fn broadcasts_are_heard_again_after_a_restart() {
         server.kill();
         server.launch();
     };
-    broadcast::goes_on_after(&*store, restart).await;
+    hearing::goes_on_after(&*store, restart).await;
 }

@@ -1,28 +1,13 @@
 //! Broadcasts: what is published reaches everyone who listens, or they learn that something is missing.
 
-use std::time::Duration;
-
-use futures_util::StreamExt;
 use windlass_core::ErrorKind;
 use windlass_core::store::{BROADCAST_BYTES_MAX, Broadcast, BroadcastStream};
 
+use crate::hearing::{hear, hear_all};
 use crate::scene::Scene;
 
-/// How long a message may take.
-const SOON: Duration = Duration::from_secs(10);
 /// More than anyone may lag behind.
 const MANY: usize = 3_000;
-
-async fn hear(stream: &mut BroadcastStream) -> Broadcast {
-    let told = tokio::time::timeout(SOON, stream.next()).await;
-    told.expect("something is told in time").expect("the stream does not end")
-}
-
-async fn hear_all(stream: &mut BroadcastStream, expected: &[&str]) {
-    for message in expected {
-        assert_eq!(hear(stream).await, Broadcast::Said((*message).to_owned()));
-    }
-}
 
 /// Hears a message, before it at most others that may have been on their way still between the nodes of a
 /// Cluster: each once, in their order.
@@ -122,24 +107,6 @@ pub async fn who_does_not_read_finds_a_gap_and_holds_up_nobody(s: Scene) {
                 last = Some(number);
             }
             Broadcast::Gap => panic!("it reads now"),
-        }
-    }
-}
-
-/// An outage is told as a gap, and what is published afterwards is heard again by the same stream.
-pub async fn goes_on_after(store: &dyn windlass_core::Store, outage: impl Future<Output = ()>) {
-    let mut stream = store.subscribe().await.unwrap();
-    store.publish(vec!["before".into()]).await.unwrap();
-    hear_all(&mut stream, &["before"]).await;
-    outage.await;
-    assert_eq!(hear(&mut stream).await, Broadcast::Gap);
-    // The stream may find its way back later than others do: only what it hears counts.
-    loop {
-        drop(store.publish(vec!["after".into()]).await);
-        let told = tokio::time::timeout(Duration::from_millis(100), stream.next()).await;
-        match told.map(|told| told.expect("the stream does not end")) {
-            Ok(Broadcast::Said(text)) => return assert_eq!(text, "after"),
-            Ok(Broadcast::Gap) | Err(_) => {}
         }
     }
 }

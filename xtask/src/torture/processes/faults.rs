@@ -62,12 +62,15 @@ pub(super) struct Fleet<'a> {
     port: Port,
     seats: Vec<Seat>,
     dice: Dice,
+    /// The last blow came shortly after the one before.
+    was_short: bool,
     pub(super) done: Deeds,
 }
 
 impl<'a> Fleet<'a> {
     pub(super) fn start(yard: &'a Yard, roles: &[Role], port: Port, dice: Dice) -> Result<Self> {
-        let mut fleet = Self { yard, port, seats: Vec::new(), dice, done: Deeds::default() };
+        let (seats, done) = (Vec::new(), Deeds::default());
+        let mut fleet = Self { yard, port, seats, dice, was_short: false, done };
         for role in roles {
             let process = yard.start(*role)?;
             fleet.seats.push(Seat::new(process));
@@ -132,11 +135,14 @@ impl<'a> Fleet<'a> {
     }
 
     /// Short ones hit processes that have hardly started; the long ones let the lost be found and
-    /// run again before the next blow.
+    /// run again before the next blow. Never two short ones in a row: a few of those, and a process
+    /// alone would never have come to work.
     fn choose_pause(&mut self) -> Duration {
         let long = LEASE + 2 * SWEEP;
-        match below(&mut self.dice, 10) {
+        let least = if std::mem::take(&mut self.was_short) { 3 } else { 0 };
+        match least + below(&mut self.dice, 10 - least) {
             0..3 => {
+                self.was_short = true;
                 Duration::from_millis(20) + Duration::from_millis(500).mul_f64(self.dice.unit())
             }
             3..7 => Duration::from_millis(500) + Duration::from_secs(2).mul_f64(self.dice.unit()),

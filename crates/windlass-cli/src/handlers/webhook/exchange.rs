@@ -34,6 +34,7 @@ pub(super) struct Sender {
     task: String,
     epoch: String,
     worker: String,
+    traceparent: Option<HeaderValue>,
     answer_bytes_max: usize,
 }
 
@@ -43,6 +44,8 @@ impl Sender {
             task: cx.task_id().to_string(),
             epoch: cx.epoch().to_string(),
             worker: cx.worker_id().to_string(),
+            // What is no header is no trace context either.
+            traceparent: cx.traceparent().and_then(|text| HeaderValue::try_from(text).ok()),
             answer_bytes_max: cx.client().config().limits.result_bytes_max,
         }
     }
@@ -103,6 +106,9 @@ impl Sender {
         headers.extend(
             own.into_iter().map(|(name, value)| (header::HeaderName::from_static(name), value)),
         );
+        if let Some(traceparent) = &self.traceparent {
+            headers.entry("traceparent").or_insert_with(|| traceparent.clone());
+        }
         headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
         let host = match (url.host_str(), url.port()) {
             (Some(host), Some(port)) => format!("{host}:{port}"),

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use url::Url;
 
+use super::signature;
+
 const LIKE: &str = r#"{"url": "https://example.com/hook", "body": {"order": 7}}"#;
 const URL_BYTES_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 64;
@@ -91,6 +93,9 @@ impl Hook {
             }
             (None, None) => Bytes::new(),
         };
+        if let Some(name) = &secret {
+            signature::check_name(name)?;
+        }
         Ok(Self { url, method, headers, body, secret })
     }
 
@@ -153,6 +158,14 @@ mod tests {
     fn refused(payload: &str, why: &str) {
         let error = Hook::read(payload.as_bytes()).unwrap_err();
         assert!(error.contains(why), "{payload}: {error}");
+    }
+
+    #[test]
+    fn a_secret_is_named_by_a_plain_name() {
+        for name in ["../tokens", "", ".hidden", "a/b"] {
+            let payload = format!(r#"{{"url":"https://a.test","secret":"{name}"}}"#);
+            refused(&payload, "secret must be the name of one");
+        }
     }
 
     #[test]

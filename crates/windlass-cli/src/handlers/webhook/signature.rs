@@ -46,14 +46,7 @@ impl Secrets {
     /// Lines `host NAME` bind it: else whoever submits tasks could have anything signed, by sending it to a
     /// host of their own.
     pub(super) fn sign(&self, name: &str, message: &Message<'_>) -> Result<String, String> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if name.is_empty()
-            || name.len() > NAME_BYTES_MAX
-            || name.starts_with('.')
-            || !name.bytes().all(is_plain)
-        {
-            return Err("secret must be the name of one: letters, digits, - _ and .".into());
-        }
+        check_name(name)?;
         let Some(folder) = &self.0 else {
             return Err(format!(
                 "no secret {name}: the worker has no folder of secrets (--webhook-secrets)"
@@ -78,6 +71,19 @@ impl Secrets {
             _ => Err(format!("the secret {name} is not {PREFIX} and 24 to 64 bytes in base64")),
         }
     }
+}
+
+/// Refuses what cannot be the name of a secret, since it names a file.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if name.is_empty()
+        || name.len() > NAME_BYTES_MAX
+        || name.starts_with('.')
+        || !name.bytes().all(is_plain)
+    {
+        return Err("secret must be the name of one: letters, digits, - _ and .".into());
+    }
+    Ok(())
 }
 
 /// Nothing when the secret is none.

@@ -1,0 +1,316 @@
+//! Live events: what happens to tasks, told as it happens to whoever listens, here or in other processes.
+//!
+//! Everything that happens passes through the store ([`crate::metrics::Watched`]), and there it is told
+//! (`happening.rs`), a batch at a time, and only while someone listens. Who listens here hears it from the hub
+//! (`hub.rs`, `keeper.rs`, `board.rs`); other processes are told by the publisher (`publisher.rs`), if one of
+//! them has said that someone listens there (`audience.rs`).
+
+mod audience;
+mod board;
+mod comparison;
+mod filter;
+mod happening;
+mod hub;
+mod keeper;
+mod order;
+mod packet;
+mod publisher;
+#[cfg(test)]
+mod testing;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use windlass_core::store::{
+    Action, Applied, ApplyParams, Beat, ChangeParams, ChangeReply, GetParams, Inserted, Orders,
+    Parts, ProgressReport, Target,
+};
+use windlass_core::{
+    Claimed, NewTask, Result, State, Store, TaskId, TaskRecord, Transition, WorkerId,
+};
+
+pub use board::Told;
+pub use filter::{EventFilter, Reach};
+use happening::{Sketch, TaskEvent};
+pub use hub::Listener;
+use hub::{Hub, StoreClock};
+use packet::Marks;
+use publisher::Publisher;
+
+use crate::identity::fresh_id;
+
+/// Workers of which it is known that they have beaten.
+const WORKERS_MAX: usize = 1_000;
+
+/// The live events of one client and of all that works through it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Live {
+    inner: Arc<Inner>,
+    /// Where work is done for calls that come from a runtime which may end soon.
+    home: Option<Handle>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    clock: Arc<StoreClock>,
+    hub: Arc<Hub>,
+    publisher: Arc<Publisher>,
+    beaten: Mutex<Beaten>,
+}
+
+/// The workers that have beaten through here, the last ones.
+#[derive(Default)]
+struct Beaten {
+    known: HashSet<WorkerId>,
+    order: VecDeque<WorkerId>,
+}
+
+/// Ends of runs on their way into the store.
+pub(crate) struct Ends {
+    worker: WorkerId,
+    runs: Vec<Transition>,
+}
+
+/// A change on its way into the store.
+pub(crate) struct Change {
+    action: Action,
+    /// None where it is for whatever matches.
+    ids: Option<Vec<TaskId>>,
+}
+
+impl Live {
+    pub(crate) fn of(store: &Arc<dyn Store>) -> Self {
+        let (origin, clock) = (fresh_id().to_string(), Arc::<StoreClock>::default());
+        let hub = Hub::new(store.clone(), origin.clone(), clock.clone());
+        let publisher = Publisher::new(store.clone(), origin);
+        let inner = Inner {
+            store: store.clone(),
+            clock,
+            hub: Arc::new(hub),
+            publisher: Arc::new(publisher),
+            beaten: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner), home: None }
+    }
+
+    /// The same, for calls on a runtime that ends before this one.
+    pub(crate) fn at_home(&self) -> Self {
+        Self { home: Handle::try_current().ok(), ..self.clone() }
+    }
+
+    pub(crate) async fn listen(
+        &self,
+        filter: EventFilter,
+        since: Option<&str>,
+    ) -> Result<Listener> {
+        self.inner.hub.listen(filter, since).await
+    }
+
+    /// False when it is known that nobody listens anywhere.
+    fn may_be_wanted(&self) -> bool {
+        self.inner.hub.is_active() || self.inner.publisher.may_be_wanted()
+    }
+
+    fn tell(&self, events: Vec<TaskEvent>) {
+        if !events.is_empty() {
+            self.say(events, Marks::default());
+        }
+    }
+
+    fn say(&self, events: Vec<TaskEvent>, marks: Marks) {
+        let is_elsewhere = self.inner.publisher.may_be_wanted();
+        if self.inner.hub.is_active() {
+            let own = if is_elsewhere { events.clone() } else { Vec::new() };
+            let (here, elsewhere) = if is_elsewhere { (own, events) } else { (events, own) };
+            self.inner.hub.push(here, marks);
+            if is_elsewhere {
+                self.publish(elsewhere, marks);
+            }
+        } else if is_elsewhere {
+            self.publish(events, marks);
+        }
+    }
+
+    fn publish(&self, events: Vec<TaskEvent>, marks: Marks) {
+        if let Some(home) = self.handle() {
+            self.inner.publisher.push(&home, events, marks);
+        }
+    }
+
+    fn handle(&self) -> Option<Handle> {
+        self.home.clone().or_else(|| Handle::try_current().ok())
+    }
+
+    /// Something happened that no event tells.
+    fn gap(&self) {
+        if self.may_be_wanted() {
+            self.say(Vec::new(), Marks { has_gap: true, has_look: false });
+        }
+    }
+
+    /// Something happened that shows in the figures.
+    pub(crate) fn look(&self) {
+        if self.may_be_wanted() {
+            self.say(Vec::new(), Marks { has_gap: false, has_look: true });
+        }
+    }
+
+    /// What will be told of tasks that are about to be inserted.
+    pub(crate) fn inserting(&self, tasks: &[NewTask]) -> Option<Vec<Sketch>> {
+        self.may_be_wanted().then(|| tasks.iter().map(Sketch::of).collect())
+    }
+
+    pub(crate) fn inserted(&self, sketches: Option<Vec<Sketch>>, told: &[Inserted]) {
+        if let Some(sketches) = sketches {
+            self.tell(happening::submitted(sketches, told, self.inner.clock.now()));
+        }
+    }
+
+    pub(crate) fn claimed(&self, worker: &WorkerId, tasks: &[Claimed]) {
+        let Some(last) = tasks.last().filter(|_| self.may_be_wanted()) else { return };
+        self.inner.clock.hear(last.claimed_at);
+        self.tell(happening::started(worker, tasks));
+    }
+
+    /// What will be told of runs whose end is about to be applied.
+    pub(crate) fn applying(&self, params: &ApplyParams) -> Option<Ends> {
+        let (worker, runs) = (&params.worker, &params.transitions);
+        self.may_be_wanted().then(|| Ends { worker: worker.clone(), runs: runs.clone() })
+    }
+
+    pub(crate) fn applied(&self, ends: Option<Ends>, outcomes: &[Applied]) {
+        if let Some(Ends { worker, runs }) = ends {
+            self.tell(happening::ended(&worker, &runs, outcomes, self.inner.clock.now()));
+        }
+    }
+
+    /// Runs whose end was stored without anyone here hearing of it: told as they were reported.
+    pub(crate) fn ended_unheard(&self, worker: &WorkerId, reported: &[&Transition]) {
+        if reported.is_empty() || !self.may_be_wanted() {
+            return;
+        }
+        let runs: Vec<_> = reported.iter().map(|run| (*run).clone()).collect();
+        let outcomes: Vec<_> = runs.iter().map(|run| Applied::Applied(run.next.state)).collect();
+        self.tell(happening::ended(worker, &runs, &outcomes, self.inner.clock.now()));
+    }
+
+    /// What will be told of a beat.
+    pub(crate) fn beating(&self, beat: &Beat) -> Vec<ProgressReport> {
+        match !beat.progress.is_empty() && self.may_be_wanted() {
+            true => beat.progress.clone(),
+            false => Vec::new(),
+        }
+    }
+
+    pub(crate) fn beaten(&self, worker: &WorkerId, progress: Vec<ProgressReport>, orders: &Orders) {
+        self.inner.clock.hear(orders.now);
+        if self.inner.beaten.lock().is_first(worker) {
+            self.look();
+        }
+        if !orders.given_back.is_empty() {
+            self.gap();
+        }
+        if !progress.is_empty() {
+            let live = self.clone();
+            self.spawn(async move { live.tell_progress(progress).await });
+        }
+    }
+
+    pub(crate) fn left(&self, released: u64) {
+        self.look();
+        if released > 0 {
+            self.gap();
+        }
+    }
+
+    /// Tasks were taken back from lost workers.
+    pub(crate) fn expired(&self, count: u64) {
+        if count > 0 {
+            self.gap();
+            self.look();
+        }
+    }
+
+    /// What will be told of a change.
+    pub(crate) fn changing(&self, params: &ChangeParams) -> Option<Change> {
+        if params.action == Action::Delete || !self.may_be_wanted() {
+            return None;
+        }
+        let ids = match &params.target {
+            Target::Tasks(ids) => Some(ids.clone()),
+            Target::Matching { .. } => None,
+        };
+        Some(Change { action: params.action, ids })
+    }
+
+    pub(crate) fn changed(&self, change: Option<Change>, reply: &ChangeReply) {
+        let Some(Change { action, ids }) = change else { return };
+        let Some(ids) = ids else {
+            // Which ones, the store does not say.
+            if reply.changed_count > reply.requested_count {
+                self.gap();
+            }
+            return;
+        };
+        let done = happening::changed(&ids, &reply.outcomes);
+        if !done.is_empty() {
+            let live = self.clone();
+            self.spawn(async move { live.tell_changes(action, done).await });
+        }
+    }
+
+    async fn tell_changes(&self, action: Action, done: Vec<(TaskId, State)>) {
+        let ids = done.iter().map(|(id, _)| id.clone()).collect();
+        let Some(records) = self.records(ids).await else { return };
+        let event = |((_, state), record): (&(TaskId, State), &Option<_>)| {
+            record.as_ref().and_then(|record| happening::change(action, *state, record))
+        };
+        self.tell(done.iter().zip(&records).filter_map(event).collect());
+    }
+
+    async fn tell_progress(&self, reports: Vec<ProgressReport>) {
+        let ids = reports.iter().map(|report| report.lease.task.clone()).collect();
+        let Some(records) = self.records(ids).await else { return };
+        let now = self.inner.clock.now();
+        let event = |(report, record): (&ProgressReport, &Option<_>)| {
+            record.as_ref().and_then(|record| happening::progress(report, record, now))
+        };
+        self.tell(reports.iter().zip(&records).filter_map(event).collect());
+    }
+
+    /// The records of tasks of which only the ids are known; a gap when they cannot be read.
+    async fn records(&self, ids: Vec<TaskId>) -> Option<Vec<Option<TaskRecord>>> {
+        match self.inner.store.get(GetParams { ids, parts: Parts::NONE }).await {
+            Ok(records) => Some(records),
+            Err(error) => {
+                tracing::debug!(error = error.chain(), "cannot read what was changed");
+                self.gap();
+                None
+            }
+        }
+    }
+
+    /// Does what takes a look at the store, on nobody's way.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(home) = self.handle() {
+            home.spawn(work);
+        }
+    }
+}
+
+impl Beaten {
+    fn is_first(&mut self, worker: &WorkerId) -> bool {
+        let is_first = self.known.insert(worker.clone());
+        if is_first {
+            self.order.push_back(worker.clone());
+        }
+        if self.order.len() > WORKERS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        is_first
+    }
+}
