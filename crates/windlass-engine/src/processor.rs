@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use windlass_core::store::{WaitParams, Wake};
+use windlass_core::store::{ClaimParams, WaitParams, Wake};
 use windlass_core::{Claimed, Ending};
 
 use crate::intake::Waiting;
 use crate::run::run;
-use crate::station::Station;
+use crate::station::{Asked, Station};
 use crate::syncer::Ended;
 
 /// A claimed task that could not start for so long is given back for others.
@@ -39,13 +39,15 @@ impl Processor {
         let mut fit = station.identity.watch();
         let mut order = station.order.subscribe();
         let mut queues = station.queues.subscribe();
-        let mut wake = None;
+        let (mut claim, mut wake) = (None, None);
         let mut tick = tokio::time::interval(UNSTARTED_MAX / 4);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !station.stopping.is_cancelled() {
             self.start_waiting();
-            if station.intake.dry().is_none() && self.claim().await {
-                continue;
+            // Under way while tasks that are here start: they must not wait for those that are not.
+            if claim.is_none() && station.intake.dry().is_none() {
+                claim =
+                    station.next_claim().map(|(params, asked)| Box::pin(self.claim(params, asked)));
             }
             // The wait for work goes on over several turns: it is begun once per dry spell.
             if wake.is_none()
@@ -53,21 +55,13 @@ impl Processor {
             {
                 wake = Some(Box::pin(self.wait_for_work(since)));
             }
-            let woken = async {
-                match &mut wake {
-                    Some(wake) => wake.await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = station.stopping.cancelled() => {}
                 () = station.slots.freed() => {}
                 () = station.suspects.freed() => station.intake.refresh(),
                 () = station.intake.changed() => {}
-                () = woken => {
-                    wake = None;
-                    station.intake.refresh();
-                }
+                () = over(&mut claim) => {}
+                () = over(&mut wake) => station.intake.refresh(),
                 _ = fit.changed() => station.intake.refresh(),
                 _ = order.changed() => station.intake.refresh(),
                 _ = queues.changed() => {
@@ -78,13 +72,16 @@ impl Processor {
                 _ = tick.tick() => self.give_back_unstarted(UNSTARTED_MAX),
             }
         }
+        if let Some(claim) = claim {
+            // Never dropped: it may hold a transaction.
+            claim.await;
+        }
         self.give_back_unstarted(Duration::ZERO);
     }
 
-    /// Claims for the free slots; true when that brought something.
-    async fn claim(&self) -> bool {
+    /// Claims for the free slots.
+    async fn claim(&self, params: ClaimParams, asked: Asked<'_>) {
         let station = &self.station;
-        let Some((params, asked)) = station.next_claim() else { return false };
         let mut claim = station.store.claim(params);
         let answer = match tokio::time::timeout(DOUBT_AFTER, &mut claim).await {
             Ok(answer) => answer,
@@ -97,9 +94,7 @@ impl Processor {
         match answer {
             Ok(claim) => {
                 station.contact.answered();
-                let has_brought = !claim.tasks.is_empty();
                 station.receive(asked, claim);
-                has_brought
             }
             Err(error) => {
                 if error.is_unavailable() {
@@ -109,7 +104,6 @@ impl Processor {
                     tracing::warn!(error = error.chain(), "claim failed");
                 }
                 tokio::time::sleep(PAUSE).await;
-                false
             }
         }
     }
@@ -167,4 +161,13 @@ impl Processor {
     fn end(&self, task: Claimed, ending: Ending, took: Option<Duration>) {
         let _ = self.ended.send(Ended { task, ending, took });
     }
+}
+
+/// Ends when what is under way does, and with it that is over; never while nothing is.
+async fn over(under_way: &mut Option<impl Future<Output = ()> + Unpin>) {
+    match under_way {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+    *under_way = None;
 }

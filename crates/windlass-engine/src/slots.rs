@@ -52,14 +52,19 @@ impl Slots {
         Some(Slot { slots: self.clone(), pass: None })
     }
 
-    /// How many more tasks may be claimed when so many are here already and not started: the free
-    /// slots and those that will be free by the time they come, within bounds.
+    /// How many more tasks to claim when so many are here already, or on their way, and not started: for
+    /// the free slots and those that will be free by the time they come, within bounds. None while every
+    /// free slot has its task and half of the rest is here: many small claims cost more than one.
     pub(crate) fn room(&self, waiting: usize) -> usize {
         let mut state = self.0.state.lock();
         state.forget_before(Instant::now().checked_sub(RECENT));
-        let wanted = self.0.total - state.taken + state.ended.len();
+        let free = self.0.total - state.taken;
         let most = (self.0.total * 4).min(AHEAD_MAX.max(self.0.total));
-        wanted.min(most).saturating_sub(waiting)
+        let wanted = (free + state.ended.len()).min(most);
+        if free <= waiting && wanted <= waiting * 2 {
+            return 0;
+        }
+        wanted.saturating_sub(waiting)
     }
 
     pub(crate) fn total(&self) -> usize {
@@ -124,7 +129,7 @@ mod tests {
         assert_eq!(slots.room(0), 0);
         drop(taken.0);
         assert_eq!(slots.room(0), 2, "one is free, and one ended lately");
-        assert_eq!(slots.room(1), 1);
+        assert_eq!(slots.room(1), 0, "the free one has its task");
         tokio::time::advance(Duration::from_millis(101)).await;
         assert_eq!(slots.room(0), 1);
     }
@@ -136,5 +141,18 @@ mod tests {
             drop(slots.take());
         }
         assert_eq!(slots.room(0), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_more_are_claimed_only_where_a_slot_would_be_idle() {
+        let slots = Slots::new(4);
+        assert_eq!((slots.room(3), slots.room(4)), (1, 0));
+        for _ in 0..16 {
+            drop(slots.take());
+        }
+        assert_eq!((slots.room(3), slots.room(7)), (13, 9), "less than half is here");
+        assert_eq!((slots.room(8), slots.room(15)), (0, 0));
+        let _taken = [slots.take(), slots.take(), slots.take()];
+        assert_eq!((slots.room(7), slots.room(8)), (9, 0));
     }
 }
