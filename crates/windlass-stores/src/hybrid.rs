@@ -86,30 +86,31 @@ impl HybridStore {
 }
 
 impl Shared {
-    async fn apply(&self, params: ApplyParams) -> Result<Reply> {
-        let transitions = params.transitions.clone();
+    async fn apply(&self, mut params: ApplyParams) -> Result<Reply> {
+        let transitions = &params.transitions;
+        let apart = params
+            .then_claim
+            .take_if(|wanted| !are_successes(transitions) || segments(&wanted.quotas).len() != 1);
         let reply = match &params.then_claim {
             // The claim travels right behind the endings, if there is something to claim.
-            Some(wanted)
-                if are_successes(&params.transitions) && segments(&wanted.quotas).len() == 1 =>
-            {
-                let wanted = wanted.clone();
-                self.apply_and_claim(params, &wanted).await?
+            Some(wanted) => self.apply_and_claim(&params, wanted).await?,
+            None => {
+                let nothing = std::future::ready(Claimable::Nothing);
+                let outcomes = self.ledger.apply_by(&params, nothing).await?.outcomes;
+                let claimed = match apart {
+                    Some(wanted) => Some(self.claim(&wanted).await),
+                    None => None,
+                };
+                Reply { outcomes, claimed }
             }
-            Some(wanted) => {
-                let wanted = wanted.clone();
-                let outcomes = self.apply_alone(params).await?;
-                Reply { outcomes, claimed: Some(self.claim(&wanted).await) }
-            }
-            None => Reply { outcomes: self.apply_alone(params).await?, claimed: None },
         };
-        self.let_go(&transitions).await;
+        self.let_go(&params.transitions).await;
         Ok(reply)
     }
 
     /// Records successes, and claims behind them. References are taken while the successes are on their
     /// way to the ledger, so that neither waits for the other.
-    async fn apply_and_claim(&self, params: ApplyParams, wanted: &ClaimParams) -> Result<Reply> {
+    async fn apply_and_claim(&self, params: &ApplyParams, wanted: &ClaimParams) -> Result<Reply> {
         let turn = self.turns.begin(&wanted.worker);
         let (tell, told) = oneshot::channel();
         let found = async { told.await.unwrap_or(Claimable::Nothing) };
@@ -142,11 +143,6 @@ impl Shared {
             (_, Err(error)) => Err(error),
         };
         Ok(Reply { outcomes, claimed: Some(claimed) })
-    }
-
-    async fn apply_alone(&self, params: ApplyParams) -> Result<Vec<Applied>> {
-        let alone = ApplyParams { then_claim: None, ..params };
-        Ok(self.ledger.apply(alone).await?.outcomes)
     }
 
     /// Lets go of the references of claims whose last task has ended.

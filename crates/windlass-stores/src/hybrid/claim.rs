@@ -84,7 +84,7 @@ impl Shared {
     ) -> Result<Vec<Claimed>> {
         let mut tasks = Vec::new();
         if !haul.wanted.is_empty() {
-            let claiming = self.ledger.claim_by(params.clone(), Some(haul.wanted.clone()));
+            let claiming = self.ledger.claim_by(params, Some(&haul.wanted));
             let landed = self.receive(params, &haul.wanted, claiming.await).await?;
             tasks = self.fill(params, landed).await;
         }
@@ -95,7 +95,7 @@ impl Shared {
             return Ok(tasks);
         }
         let Some(rest) = rest_of(params, &tasks, &haul.direct) else { return Ok(tasks) };
-        match self.ledger.claim_by(rest, None).await {
+        match self.ledger.claim_by(&rest, None).await {
             Ok(given) => tasks.extend(given.tasks),
             // What was claimed before must not be lost with the rest.
             Err(error) if tasks.is_empty() => return Err(error),
@@ -114,7 +114,7 @@ impl Shared {
             if haul.wanted.is_empty() {
                 break;
             }
-            let claiming = self.ledger.claim_by(rest.clone(), Some(haul.wanted.clone()));
+            let claiming = self.ledger.claim_by(&rest, Some(&haul.wanted));
             match self.receive(&rest, &haul.wanted, claiming.await).await {
                 Ok(more) => {
                     tasks.extend(more.tasks);

@@ -64,6 +64,12 @@ impl PostgresStore {
         &self,
         queues: Vec<QueueName>,
     ) -> Result<HashMap<QueueName, i32>> {
+        let known = self.shared.queues.known();
+        let number = |queue: &QueueName| Some((queue.clone(), known.id(queue.as_str())?));
+        // Nearly always, and on the way of every claim: nobody else need be asked.
+        if let Some(all) = queues.iter().map(number).collect() {
+            return Ok(all);
+        }
         self.run(|shared| async move {
             let session = shared.submits.session().await?;
             let names = queues.iter().map(QueueName::as_str);
@@ -74,26 +80,25 @@ impl PostgresStore {
         .await
     }
 
-    /// Claims what references lead to; from the lanes of the quotas where there are none.
+    /// Claims what references lead to; from the lanes of the quotas where there are none. Only within
+    /// work that runs to its end.
     pub(crate) async fn claim_by(
         &self,
-        params: ClaimParams,
-        references: Option<Vec<Wanted>>,
+        params: &ClaimParams,
+        references: Option<&[Wanted]>,
     ) -> Result<Given> {
-        self.run(|shared| async move {
-            let session = shared.work.session().await?;
-            shared.claim_by(&session, &params, references.as_deref()).await
-        })
-        .await
+        let session = self.shared.work.session().await?;
+        self.shared.claim_by(&session, params, references).await
     }
 
-    /// Records endings, and claims behind them what was found meanwhile.
+    /// Records endings, and claims behind them what was found meanwhile. Only within work that runs to
+    /// its end.
     pub(crate) async fn apply_by(
         &self,
-        params: ApplyParams,
-        found: impl Future<Output = Claimable> + Send + 'static,
+        params: &ApplyParams,
+        found: impl Future<Output = Claimable>,
     ) -> Result<Reported> {
-        self.run(|shared| async move { shared.apply_by(&params, found).await }).await
+        self.shared.apply_by(params, found).await
     }
 
     /// Hands out what claims have left over.
@@ -117,7 +122,7 @@ impl PostgresStore {
     /// Refuses a worker that is unknown or gone.
     pub(crate) async fn check_claimer(&self, worker: WorkerId) -> Result<()> {
         let nothing = ClaimParams { worker, quotas: Vec::new(), limit: 0, suspects_at_most: 0 };
-        self.claim_by(nothing, None).await.map(drop)
+        self.claim_by(&nothing, None).await.map(drop)
     }
 }
 

@@ -70,13 +70,18 @@ impl Names {
         *self.known.lock() = Arc::default();
     }
 
+    /// What is known by now.
+    pub(super) fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.lock())
+    }
+
     /// Finds the numbers of these names; answers with what is known then, and which have none.
     pub(super) async fn find(
         &self,
         session: &Session,
         wanted: impl Iterator<Item = &str>,
     ) -> Result<(Arc<Known>, Vec<String>)> {
-        let mut known = Arc::clone(&self.known.lock());
+        let mut known = self.known();
         let mut missing: Vec<String> =
             wanted.filter(|name| known.id(name).is_none()).map(String::from).collect();
         missing.sort_unstable();
@@ -157,7 +162,7 @@ impl Names {
         session: &Session,
         wanted: impl Iterator<Item = i32>,
     ) -> Result<Arc<Known>> {
-        let mut known = Arc::clone(&self.known.lock());
+        let mut known = self.known();
         let mut missing: Vec<i32> = wanted.filter(|id| known.name(*id).is_none()).collect();
         missing.sort_unstable();
         missing.dedup();
