@@ -22,6 +22,10 @@ use super::sql;
 /// How long what a claim has left over waits for the next claim, to go along with it.
 const REST_WAITS: Duration = Duration::from_millis(1);
 
+/// How long what has arrived stays in the outbox: whoever runs it needs the database now, and one removal
+/// does for many. What a crash leaves there is pushed twice, which does no harm.
+const FORGET_AFTER: Duration = Duration::from_millis(5);
+
 /// Tasks in one row of `ready`: what one worker takes at once.
 pub(super) const REFERRED_TOGETHER: i64 = 100;
 
@@ -144,7 +148,7 @@ impl Outbox {
         self.hand_out(rests).await;
     }
 
-    /// Has what arrived removed from the outbox. While one removal is under way, the next collects.
+    /// Has what arrived removed from the outbox, in a moment, with what arrives until then.
     fn forget(self: &Arc<Self>, made: Vec<Made>) {
         let mut arrived = self.arrived.lock();
         arrived.made.extend(made);
@@ -167,6 +171,7 @@ impl Outbox {
 
     async fn forget_arrived(&self) {
         loop {
+            tokio::time::sleep(FORGET_AFTER).await;
             let made = {
                 let mut arrived = self.arrived.lock();
                 if arrived.made.is_empty() {
