@@ -320,6 +320,24 @@ fn a_server_speaks_tls_and_takes_a_new_certificate_on_a_hangup() {
     place.run(&["serve", "--tls-cert", "none.pem", "--tls-key", "key.pem"]).exits(2);
 }
 
+#[test]
+fn a_certificate_that_is_an_authority_is_explained() {
+    let place = Place::new();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params =
+        rcgen::CertificateParams::new(vec![String::from("localhost")]).expect("a name");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).expect("a certificate");
+    place.file("key.pem", &key.serialize_pem());
+    place.file("cert.pem", &certificate.pem());
+    let server = place.start("serve", &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let url = server.url.replace("127.0.0.1", "localhost");
+    for command in ["health", "events"] {
+        let told = place.run(&[command, "--server", &url, "--ca-cert", "cert.pem"]).exits(69);
+        assert!(told.err.contains("CA:FALSE") && told.err.contains("subjectAltName"), "{told}");
+    }
+}
+
 fn worker(place: &Place, arguments: &[&str]) -> Child {
     let mut child = place
         .command()
