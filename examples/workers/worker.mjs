@@ -37,10 +37,9 @@ async function run(task) {
   }
 }
 
-function failed(error) { // 409: we were silent for too long, and others have our tasks; the next lease is of a new worker
-  if (error.name === "AbortError") return;
-  console.error(String(error));
-  if (error.status === 409) worker = undefined;
+function lost(error) { // 409: we were silent for too long, and others have our tasks
+  if (error.name !== "AbortError") console.error(String(error));
+  return error.status === 409;
 }
 
 async function beat() { // shows that we live, names what runs here, and hears what should stop
@@ -51,7 +50,7 @@ async function beat() { // shows that we live, names what runs here, and hears w
       const told = worker && (await call("POST", `/workers/${worker}/heartbeat`, { held: names }));
       control = told?.control ?? control;
       for (const id of [...(told?.cancel ?? []), ...(told?.lost ?? [])]) held.get(id)?.stop.abort();
-    } catch (error) { failed(error); }
+    } catch (error) { if (lost(error)) for (const { stop } of held.values()) stop.abort(); }
   }
 }
 
@@ -59,16 +58,20 @@ for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => stopping.ab
 beat();
 let results = [];
 while (results.length || !(stopping.signal.aborted || control.state === "drain")) {
-  const lease = { worker: { id: worker, name: "node", slots }, queues, max: slots, wait: 20 };
+  const wait = results.length ? 0 : 20; // only who is idle waits: that a signal can end
+  const lease = { worker: { id: worker, name: "node", slots }, queues, max: slots, wait };
   const report = { worker_id: worker, results, lease: stopping.signal.aborted ? null : lease };
-  try { // while nothing runs, a signal ends the poll
+  try {
     const told = results.length
       ? await call("POST", "/results", report) : await call("POST", "/leases", lease, stopping.signal);
-    worker = told.worker?.id;
+    worker = told.worker?.id ?? worker;
     control = told.control ?? control;
     const tasks = told.tasks ?? [];
     held = new Map(tasks.map(({ id, epoch }) => [id, { epoch, stop: new AbortController() }]));
     results = await Promise.all(tasks.map(run));
-  } catch (error) { failed(error); await pause(stopping.signal.aborted ? 0 : 1000); }
+  } catch (error) {
+    if (lost(error)) [worker, results] = [undefined, []]; // the next lease is of a new worker
+    await pause(1000, null, results.length ? {} : { signal: stopping.signal }).catch(() => {});
+  }
 }
 if (worker) await call("DELETE", `/workers/${worker}`); // whatever we hold goes back at once

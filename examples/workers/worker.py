@@ -26,9 +26,8 @@ def call(method, path, body=None):
     with urlopen(Request(URL + path, data, HEADERS, method=method), timeout=90) as answer:
         return json.load(answer)
 
-def lost(error):  # 409: we were silent for too long, and others have our tasks; the next lease is of a new worker
-    print(error, file=sys.stderr)
-    return getattr(error, "code", None) == 409
+def lost(error):  # 409: we were silent for too long, and others have our tasks
+    return print(error, file=sys.stderr) or getattr(error, "code", None) == 409
 
 def run(task):
     try:
@@ -40,15 +39,15 @@ def run(task):
     return {"id": task["id"], "epoch": task["epoch"], **ended}
 
 def beat():  # shows that we live, names what runs here, and hears what should stop
-    global worker, control
+    global control
     while not stopping.wait(control["heartbeat"]):
-        names = [{"id": id, "epoch": epoch} for id, epoch in list(held.items())]
+        body = {"held": [{"id": id, "epoch": epoch} for id, epoch in list(held.items())]}
         try:
-            told = call("POST", f"/workers/{worker}/heartbeat", {"held": names}) if worker else {}
+            told = call("POST", f"/workers/{worker}/heartbeat", body) if worker else {}
             control = told.get("control", control)
             stopped.update(told.get("cancel", []), told.get("lost", []))
         except OSError as error:
-            worker = None if lost(error) else worker
+            stopped.update(held if lost(error) else [])
 
 def stop(*_):
     stopping.set()
@@ -62,16 +61,17 @@ pool, results = ThreadPoolExecutor(SLOTS), []
 try:
     while results or not (stopping.is_set() or control["state"] == "drain"):
         me, queues = {"id": worker, "name": "python", "slots": SLOTS}, sys.argv[1:] or ["default"]
-        lease = {"worker": me, "queues": queues, "max": SLOTS, "wait": 20}
+        wait = 0 if results else 20  # only who is idle waits: that a signal can end
+        lease = {"worker": me, "queues": queues, "max": SLOTS, "wait": wait}
         report = {"worker_id": worker, "results": results, "lease": None if stopping.is_set() else lease}
         is_idle = not results
         try:
             told = call("POST", "/results", report) if results else call("POST", "/leases", lease)
         except OSError as error:
-            worker = None if lost(error) else worker
+            worker, results = (None, []) if lost(error) else (worker, results)  # who is lost leases anew
             time.sleep(1)
             continue
-        is_idle, worker, tasks = False, told.get("worker", {}).get("id", None), told.get("tasks", [])
+        is_idle, worker, tasks = False, told.get("worker", {}).get("id", worker), told.get("tasks", [])
         held, stopped = {task["id"]: task["epoch"] for task in tasks}, set()
         control, results = told.get("control", control), list(pool.map(run, tasks))
 finally:

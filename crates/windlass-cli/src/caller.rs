@@ -193,7 +193,7 @@ async fn ask(
         // The cause names the URL with all that may be in it; its own causes do not.
         let cause = cause.without_url();
         let url = without_password(&server.url);
-        Failure::new(Code::Unreachable, format!("{what} {url}: {}", innermost(&cause)))
+        Failure::new(Code::Unreachable, format!("{what} {url}: {}", explained(&innermost(&cause))))
     };
     let answer = request.send().await.map_err(told)?;
     let status = answer.status().as_u16();
@@ -206,6 +206,24 @@ pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
         cause = deeper;
     }
     cause.to_string()
+}
+
+/// The cause with what to do about it, where its own words do not tell.
+pub(crate) fn explained(cause: &str) -> String {
+    let hint = match cause {
+        _ if cause.contains("CaUsedAsEndEntity") => {
+            "the certificate of the server is one of an authority (CA:TRUE), as `openssl req -x509` makes them: \
+             make it with basicConstraints=CA:FALSE and a subjectAltName"
+        }
+        _ if cause.contains("UnknownIssuer") => {
+            "its issuer is not trusted here: name a file with it by --ca-cert"
+        }
+        _ if cause.contains("NotValidForName") => {
+            "its subjectAltName does not have the name or address in the URL"
+        }
+        _ => return cause.to_owned(),
+    };
+    format!("{cause}: {hint} (see docs/securing.md)")
 }
 
 /// What stays as it is in a piece of a path or query.

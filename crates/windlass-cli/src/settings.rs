@@ -84,12 +84,26 @@ impl Settings {
             let brokers = globals.broker.join(",");
             layers.push(Layer::of_one("flag --broker", "broker", brokers.as_str()));
         }
+        warn_of_passwords(globals);
         let layered = layered(layers)?;
         // A store that was named by a flag is meant, whatever the environment says.
         let from_environment = || variable("WINDLASS_URL").filter(|_| globals.store.is_none());
         let server = globals.server.clone().or_else(from_environment);
         let server = server.map(|url| Server::new(url, variable("WINDLASS_TOKEN"), globals));
         Ok(Self { config: layered.config.clone(), layered, server })
+    }
+}
+
+/// Says once that a password that came as an argument can be read by everybody on this machine.
+fn warn_of_passwords(globals: &Globals) {
+    let has_password = |url: &&str| without_password(url) != **url;
+    let store = globals.store.iter().map(|url| ("--store", url.as_str(), "WINDLASS_STORE"));
+    let brokers = globals.broker.iter().map(|url| ("--broker", url.as_str(), "WINDLASS_BROKER"));
+    if let Some((flag, _, variable)) = store.chain(brokers).find(|(_, url, _)| has_password(url)) {
+        tell!(
+            "warning: the password in {flag} can be read in the list of processes: \
+             give it by {variable} or in windlass.toml instead"
+        );
     }
 }
 

@@ -7,6 +7,7 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::{Place, Ran, Server, eventually, ran};
@@ -167,13 +168,14 @@ fn a_worker_is_paused_resumed_and_drained_by_its_operator() {
     let mut process = worker(&place, &["--concurrency", "1"]);
     let workers = place.run(&["workers", "list", "-o", "jsonl"]).exits(0).lines();
     let id = workers[0]["id"].as_str().expect("an id").to_owned();
-    assert_eq!(place.run(&["workers", "pause", &id]).exits(0).json()["state"], "pause");
+    assert_eq!(place.run(&["workers", "pause", &id]).exits(0).json()["order"], "pause");
     place.run(&["workers", "pause", "nobody"]).exits(3);
     place.run(&["workers", "resume", &id]).exits(0);
     let task = place.run(&["enqueue", "echo", "1"]).exits(0).json();
     place.run(&["task", "wait", task["id"].as_str().expect("an id")]).exits(0);
-    assert_eq!(place.run(&["workers", "drain", &id]).exits(0).json()["state"], "drain");
+    assert_eq!(place.run(&["workers", "drain", &id]).exits(0).json()["order"], "drain");
     assert!(process.wait().expect("it ends").success(), "a drained worker ends well");
+    place.run(&["workers", "pause", &id]).exits(4);
 }
 
 /// A sample worker, killed and restarted while it works: every task comes to its end, once.
@@ -210,8 +212,11 @@ fn check_sample(program: &str, script: &str) {
         assert_eq!(told, (&json!("completed"), &json!(1), &json!({"n": 1})), "{task}");
         assert!(task["crashes"].as_u64() <= Some(3), "{task}");
     }
+    // It has reported its last results, and waits up to 20 s for more.
+    let started = Instant::now();
     let asked = Command::new("kill").arg(worker.id().to_string()).status().expect("kill is there");
     assert!(asked.success() && worker.wait().expect("it ends").success());
+    assert!(started.elapsed() < Duration::from_secs(10), "who is idle ends at once");
     // Those that were killed may still be thought to live.
     let workers = place.run(&["workers", "list"]).exits(0).json();
     let workers = workers["data"].as_array().expect("a list");
@@ -313,6 +318,24 @@ fn a_server_speaks_tls_and_takes_a_new_certificate_on_a_hangup() {
     ask("old.pem").exits(69);
     place.run(&["serve", "--tls-cert", "cert.pem"]).exits(2);
     place.run(&["serve", "--tls-cert", "none.pem", "--tls-key", "key.pem"]).exits(2);
+}
+
+#[test]
+fn a_certificate_that_is_an_authority_is_explained() {
+    let place = Place::new();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params =
+        rcgen::CertificateParams::new(vec![String::from("localhost")]).expect("a name");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).expect("a certificate");
+    place.file("key.pem", &key.serialize_pem());
+    place.file("cert.pem", &certificate.pem());
+    let server = place.start("serve", &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let url = server.url.replace("127.0.0.1", "localhost");
+    for command in ["health", "events"] {
+        let told = place.run(&[command, "--server", &url, "--ca-cert", "cert.pem"]).exits(69);
+        assert!(told.err.contains("CA:FALSE") && told.err.contains("subjectAltName"), "{told}");
+    }
 }
 
 fn worker(place: &Place, arguments: &[&str]) -> Child {

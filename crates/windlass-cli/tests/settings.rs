@@ -81,6 +81,29 @@ fn a_password_in_the_store_s_url_appears_nowhere() {
 }
 
 #[test]
+fn a_password_in_an_argument_is_warned_of_and_one_from_elsewhere_is_not() {
+    let place = Place::new();
+    let (store, plain) = ("redis://:canary@127.0.0.1:1/0", "redis://127.0.0.1:1/0");
+    let show = |arguments: &[&str], variable: Option<&str>| {
+        let mut command = place.command();
+        command.args(["config", "show"]).args(arguments);
+        if let Some(store) = variable {
+            command.env("WINDLASS_STORE", store);
+        }
+        ran(command.output().expect("it runs")).exits(0).err
+    };
+    let warned = show(&["--store", store], None);
+    assert_eq!(warned.matches("warning:").count(), 1, "{warned}");
+    assert!(warned.contains("WINDLASS_STORE") && !warned.contains("canary"), "{warned}");
+    let warned = show(&["--broker", &format!("high={store}")], None);
+    assert!(warned.contains("WINDLASS_BROKER") && !warned.contains("canary"), "{warned}");
+    assert_eq!(show(&["--store", plain], Some(store)), "");
+    assert_eq!(show(&[], Some(store)), "");
+    place.file("windlass.toml", &format!("store = {store:?}"));
+    assert_eq!(show(&[], None), "");
+}
+
+#[test]
 fn a_task_goes_by_the_settings_of_whoever_submits_it() {
     let place = Place::new();
     place.file("windlass.toml", "[task]\nmax_retries = 9");

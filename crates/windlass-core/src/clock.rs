@@ -63,9 +63,13 @@ impl FromStr for Timestamp {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let instant: jiff::Timestamp = text
-            .parse()
-            .map_err(|cause| Error::invalid(format!("not a time: {text:?}")).because(cause))?;
+        let instant: jiff::Timestamp = text.parse().map_err(|cause| {
+            let what = if is_too_late(text) { "too late a time" } else { "not a time" };
+            Error::invalid(format!("{what}: {text:?}")).because(cause)
+        })?;
+        if !has_usual_offset(text) {
+            return Err(Error::invalid(format!("not a time: {text:?} (offsets end at 23:59)")));
+        }
         // A fraction of a millisecond rounds up: a task must never run before the time asked for.
         let millis = instant.as_nanosecond().div_euclid(1_000_000)
             + i128::from(instant.as_nanosecond().rem_euclid(1_000_000) != 0);
@@ -73,6 +77,19 @@ impl FromStr for Timestamp {
             .map(Self)
             .map_err(|_| Error::invalid(format!("time out of range: {text}")))
     }
+}
+
+/// True for a day and an hour that are fine but for the end of all time, which is days before the year 10000.
+fn is_too_late(text: &str) -> bool {
+    let civil = text.get(..19).and_then(|text| text.parse::<jiff::civil::DateTime>().ok());
+    civil.is_some_and(|civil| civil >= jiff::civil::date(9999, 12, 30).at(0, 0, 0, 0))
+}
+
+/// True unless the offset is of a day or more: the parser takes some of those, and RFC 3339 has none.
+fn has_usual_offset(text: &str) -> bool {
+    let time = text.split_once(['T', 't', ' ']).map_or("", |(_, time)| time);
+    let offset = time.split_once(['+', '-']).map_or("", |(_, offset)| offset);
+    offset.get(..2).is_none_or(|hours| hours <= "23")
 }
 
 impl Serialize for Timestamp {
@@ -183,6 +200,30 @@ mod tests {
         let text = Timestamp::MAX.to_string();
         assert_eq!(text, "9999-12-30T00:00:00.000Z");
         assert_eq!(text.parse::<Timestamp>().unwrap(), Timestamp::MAX);
+    }
+
+    #[test]
+    fn an_offset_of_a_day_or_more_is_no_time() {
+        for offset in ["Z", "+23:59", "-23:59", "+02:00"] {
+            assert!(
+                format!("2026-01-01T08:00:00{offset}").parse::<Timestamp>().is_ok(),
+                "{offset}"
+            );
+        }
+        for offset in ["+24:00", "+25:00", "-25:00", "+25", ""] {
+            assert!(
+                format!("2026-01-01T08:00:00{offset}").parse::<Timestamp>().is_err(),
+                "{offset}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_time_at_the_end_of_all_time_is_told_to_be_too_late() {
+        let told = |text: &str| text.parse::<Timestamp>().unwrap_err().to_string();
+        assert!(told("9999-12-31T23:59:59Z").contains("too late"));
+        assert!(told("9999-12-31").contains("not a time"));
+        assert!(told("9999-13-31T00:00:00Z").contains("not a time"));
     }
 
     #[test]

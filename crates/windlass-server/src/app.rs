@@ -25,6 +25,7 @@ use windlass_core::statistics::Span;
 use windlass_core::{Error, ErrorKind, Store};
 use windlass_engine::{Client, Period, Read, trace};
 
+use crate::access::veil::veiled;
 use crate::access::{Arrival, Keyring};
 use crate::guard::RequestId;
 use crate::listen::Seat;
@@ -268,8 +269,8 @@ async fn handle(State(shared): State<Shared>, request: Request, next: Next) -> R
     };
     if let Some(Cause(error)) = response.extensions().get() {
         let request_id = request_id.as_ref().map_or("-", RequestId::as_str);
-        let status = response.status().as_u16();
-        tracing::error!(request_id, %method, path, status, error = error.chain(), "request failed");
+        let (status, path) = (response.status().as_u16(), veiled(&path));
+        tracing::error!(request_id, %method, %path, status, error = error.chain(), "request failed");
     }
     traced.end(response.status().as_u16());
     response

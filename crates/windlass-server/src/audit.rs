@@ -1,7 +1,7 @@
 //! The audit: one document for every change that an operator makes. Those of deletes are written by the
 //! store, in the same step as the delete; all others here, right after the change.
 
-use windlass_core::store::{Action, Audit, Filter};
+use windlass_core::store::{Action, Audit};
 use windlass_core::{Clock, SystemClock, TaskId};
 
 use crate::access::Caller;
@@ -41,21 +41,4 @@ pub(crate) async fn note(shared: &Shared, caller: &Caller, deed: Deed) {
     if let Err(error) = shared.store().save(document).await {
         tracing::error!(error = error.chain(), ?audit, "a change is missing in the audit");
     }
-}
-
-/// A filter in words.
-pub(crate) fn told(filter: &Filter) -> String {
-    let states: Vec<_> = filter.states.iter().map(ToString::to_string).collect();
-    let parts = [
-        ("queue", filter.queue.as_ref().map(ToString::to_string)),
-        ("state", (!states.is_empty()).then(|| states.join(","))),
-        ("type", filter.kind.as_ref().map(ToString::to_string)),
-        ("priority", filter.priority.map(|priority| priority.to_string())),
-        ("tag", filter.tag.as_ref().map(ToString::to_string)),
-        ("created_after", filter.created_after.map(|at| at.to_string())),
-        ("created_before", filter.created_before.map(|at| at.to_string())),
-    ];
-    let told = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
-    let told: Vec<_> = told.collect();
-    if told.is_empty() { "all tasks".into() } else { told.join(" ") }
 }

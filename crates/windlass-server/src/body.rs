@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::HttpBody;
 use axum::extract::Request;
 use axum::http::HeaderMap;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::sync::OwnedSemaphorePermit;
@@ -77,12 +77,16 @@ pub(crate) async fn none(shared: &Shared, request: Request) -> Outcome<()> {
 pub(crate) async fn any(shared: &Shared, request: Request, bytes_max: usize) -> Outcome<Body> {
     let bounds = request.extensions().get::<Bounds>().copied().unwrap_or_default();
     let form = media(request.headers());
+    let refusal = unreadable(request.headers());
     let gathered = gather(shared, request.into_body(), bytes_max);
     let (bytes, memory) = match tokio::time::timeout(bounds.body_read, gathered).await {
         Ok(gathered) => gathered?,
         Err(_) => return Err(too_slow(bounds.body_read)),
     };
     let media = if bytes.is_empty() { Media::Absent } else { form };
+    if let Some(problem) = refusal.filter(|_| media != Media::Absent) {
+        return Err(problem);
+    }
     Ok(Body { bytes, media, _memory: memory })
 }
 
@@ -129,6 +133,29 @@ fn too_large(bytes_max: usize) -> Problem {
 fn too_slow(allowed: Duration) -> Problem {
     let text = format!("the body did not arrive within {allowed:?}");
     Problem::new(Slug::RequestTimeout, text).last_of_connection()
+}
+
+/// The problem of a body that is packed, or written in another alphabet than JSON is.
+fn unreadable(headers: &HeaderMap) -> Option<Problem> {
+    let refused = |text: &str| Some(Problem::new(Slug::UnsupportedMediaType, text));
+    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    if encodings.any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return refused("send the body as it is, without content-encoding: none is undone here");
+    }
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let charset = value.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
+    });
+    let is_known = |charset: &str| {
+        ["utf-8", "utf8", "us-ascii"].iter().any(|known| charset.eq_ignore_ascii_case(known))
+    };
+    match charset {
+        Some(charset) if !is_known(charset) => {
+            refused("JSON is UTF-8: leave the charset out, or send utf-8")
+        }
+        _ => None,
+    }
 }
 
 fn media(headers: &HeaderMap) -> Media {

@@ -99,7 +99,11 @@ impl<'a> Field<'a> {
 
     /// An instant.
     pub(crate) fn time(&self) -> Outcome<Timestamp> {
-        let hint = |error| self.refused(format!("{error}: use RFC 3339, as 2026-01-31T12:00:00Z"));
+        let hint = |error| {
+            let latest = Timestamp::MAX;
+            let hint = format!("{error}: use RFC 3339, as 2026-01-31T12:00:00Z, up to {latest}");
+            self.refused(hint)
+        };
         self.text()?.parse().map_err(hint)
     }
 

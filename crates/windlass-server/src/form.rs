@@ -31,6 +31,8 @@ pub(crate) enum Sort {
     Text,
     /// 1 to 255 bytes without control characters.
     Key,
+    /// A W3C trace context.
+    Traceparent,
     /// The name of a queue, a type or a tag.
     Name,
     /// Plain text without blanks at its ends.

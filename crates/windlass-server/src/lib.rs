@@ -29,6 +29,7 @@ mod remote;
 mod routes;
 mod sweep;
 mod tls;
+mod trace_context;
 mod wire;
 
 pub use access::token::Scope;

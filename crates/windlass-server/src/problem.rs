@@ -11,6 +11,8 @@ use serde_json::{Map, Value};
 use windlass_core::limits::clip;
 use windlass_core::{Error, ErrorKind, Reason, TaskId};
 
+use crate::access::veil::veiled;
+
 /// Longest detail in bytes, and longest name of a field: both may repeat what the caller sent.
 const DETAIL_BYTES_MAX: usize = 1_024;
 const FIELD_BYTES_MAX: usize = 256;
@@ -176,7 +178,8 @@ pub(crate) struct Cause(pub(crate) Error);
 impl Problem {
     /// A problem; `detail` is one sentence for a person.
     pub(crate) fn new(slug: Slug, detail: impl Into<String>) -> Self {
-        let (mut detail, more) = (detail.into(), Map::new());
+        // Somebody may have pasted a token into the address, or into a field.
+        let (mut detail, more) = (veiled(&detail.into()).into_owned(), Map::new());
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
         let is_passing = matches!(slug, Slug::StoreUnavailable | Slug::TooManyConnections);
         let retry_after = is_passing.then_some(1);
@@ -186,7 +189,8 @@ impl Problem {
 
     /// A value that cannot be taken, and the field or parameter that it stands in.
     pub(crate) fn field(field: &str, detail: impl std::fmt::Display) -> Self {
-        let field = clip(field, FIELD_BYTES_MAX);
+        let veiled = veiled(field);
+        let field = clip(&veiled, FIELD_BYTES_MAX);
         Self::new(Slug::InvalidRequest, format!("{field}: {detail}")).with("field", field)
     }
 

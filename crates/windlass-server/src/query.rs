@@ -65,7 +65,8 @@ impl RawQuery {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in self.0.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decode(name)?, decode(value)?);
+            let name = decode(name).ok_or_else(|| undecodable(name))?;
+            let value = decode(value);
             if !known.contains(&name.as_str()) {
                 let text = match nearest(&name, &known) {
                     Some(meant) => format!("there is no such parameter; did you mean {meant}?"),
@@ -74,6 +75,7 @@ impl RawQuery {
                 };
                 return Err(Problem::field(clip(&name, 128), text));
             }
+            let value = value.ok_or_else(|| undecodable(&name))?;
             // No name has it, and not every store could look for it.
             if value.contains('\0') {
                 return Err(Problem::field(&name, "must not have a NUL in it"));
@@ -156,8 +158,8 @@ pub(crate) fn states(text: &str) -> Result<Vec<State>, Error> {
     text.split(',').map(|state| state.trim().parse()).collect()
 }
 
-/// Undoes the escapes of a query string.
-fn decode(text: &str) -> Outcome<String> {
+/// Undoes the escapes of a query string; nothing when they make no text.
+fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -167,17 +169,17 @@ fn decode(text: &str) -> Outcome<String> {
                 let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
                 match (digit(rest.next()), digit(rest.next())) {
                     (Some(high), Some(low)) => (high * 16 + low) as u8,
-                    _ => return Err(undecodable(text)),
+                    _ => return None,
                 }
             }
             byte => byte,
         });
     }
-    String::from_utf8(bytes).map_err(|_| undecodable(text))
+    String::from_utf8(bytes).ok()
 }
 
-fn undecodable(text: &str) -> Problem {
-    Problem::field(clip(text, 128), "the percent-escapes of this parameter are not valid")
+fn undecodable(name: &str) -> Problem {
+    Problem::field(clip(name, 128), "the percent-escapes of this parameter make no UTF-8 text")
 }
 
 #[cfg(test)]
@@ -211,8 +213,10 @@ mod tests {
         check_refused("sate=pending", "did you mean state");
         check_refused("colour=red", "there are state, queue");
         check_refused("queue=a&queue=b", "twice");
-        check_refused("queue=%zz", "percent");
+        check_refused("queue=%zz", "\"field\":\"queue\"");
+        check_refused("queue=%ff", "\"field\":\"queue\"");
         check_refused("queue=%ff", "percent");
+        check_refused("%ff=mail", "\"field\":\"%ff\"");
         check_refused("limit=0", "1 to 500");
         check_refused("limit=501", "1 to 500");
         check_refused("limit=ten", "1 to 500");

@@ -26,9 +26,6 @@ use crate::app::Shared;
 use crate::problem::{Outcome, Problem, Slug};
 use known::{Known, Run};
 
-/// The ids of these workers begin like this: nobody can speak for a worker that is no HTTP client.
-const PREFIX: &str = "http-";
-
 /// The workers that have spoken to this server.
 pub(crate) struct Remote {
     workers: Mutex<HashMap<WorkerId, Known>>,
@@ -80,7 +77,7 @@ impl Remote {
 
 /// A name for a worker that has none.
 fn new_id() -> WorkerId {
-    WorkerId::new(format!("{PREFIX}{}", uuid::Uuid::new_v4().simple()))
+    WorkerId::remote(uuid::Uuid::new_v4().simple())
 }
 
 /// Finds out who a worker is that says it was here before.
@@ -88,7 +85,8 @@ async fn recognise(shared: &Shared, worker: &WorkerId) -> Outcome<()> {
     if shared.remote().with(worker, |_| ()).is_some() {
         return Ok(());
     }
-    if !worker.as_str().starts_with(PREFIX) {
+    // Nobody can speak for a worker that is no HTTP client.
+    if !worker.is_remote() {
         return Err(unknown(worker));
     }
     let workers = shared.store().workers().await?;
@@ -125,8 +123,25 @@ struct Sign {
     progress: Vec<ProgressReport>,
 }
 
-/// Shows the store that a worker lives.
+/// Shows the store that a worker lives. An order that it did not know is obeyed from now on, and that is
+/// told to the store at once: else others would see it only after its next sign of life.
 async fn beat(shared: &Shared, worker: &WorkerId, card: WorkerCard, sign: Sign) -> Outcome<Orders> {
+    let orders = beat_once(shared, worker, card.clone(), sign).await?;
+    if orders.order != card.doing {
+        let obeying = WorkerCard { doing: orders.order, ..card };
+        if let Err(problem) = beat_once(shared, worker, obeying, Sign::default()).await {
+            tracing::debug!(%worker, ?problem, "that an order is obeyed is told with the next beat");
+        }
+    }
+    Ok(orders)
+}
+
+async fn beat_once(
+    shared: &Shared,
+    worker: &WorkerId,
+    card: WorkerCard,
+    sign: Sign,
+) -> Outcome<Orders> {
     let (sent, lease) = (Instant::now(), shared.client().config().worker.lease);
     let Sign { held, progress } = sign;
     let beat = Beat { worker: worker.clone(), card, lease, held, progress };
@@ -134,7 +149,7 @@ async fn beat(shared: &Shared, worker: &WorkerId, card: WorkerCard, sign: Sign) 
     match shared.to_its_end(async move { store.beat(beat).await }).await? {
         Ok(orders) => {
             let until = orders.now.after(lease);
-            shared.remote().with(worker, |known| known.beaten(sent, orders.order, until));
+            shared.remote().with(worker, |known| known.beaten(sent, &orders, until));
             Ok(orders)
         }
         Err(error) if error.is_lease_lost() => {
@@ -147,7 +162,7 @@ async fn beat(shared: &Shared, worker: &WorkerId, card: WorkerCard, sign: Sign) 
 
 /// Ends a worker, and answers how many tasks it gave back.
 pub(crate) async fn leave(shared: &Shared, caller: &Caller, worker: WorkerId) -> Outcome<u64> {
-    if !worker.as_str().starts_with(PREFIX) {
+    if !worker.is_remote() {
         return Err(unknown(&worker));
     }
     check_worker(shared, caller, &worker).await?;

@@ -27,7 +27,7 @@ pub use table::Route;
 pub(crate) use table::Routes;
 
 use crate::access::Need;
-use crate::access::token::{PREFIX, Scope};
+use crate::access::token::Scope;
 use crate::app::Shared;
 use crate::problem::{Problem, Slug};
 
@@ -133,12 +133,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 }
 
 async fn no_path(uri: Uri) -> Problem {
-    // Somebody may have pasted a token into the address.
-    let text = match uri.path().contains(&format!("{PREFIX}_")) {
-        true => String::from("no such path"),
-        false => format!("no path {:?}", clip(uri.path(), 256)),
-    };
-    Problem::new(Slug::NotFound, text)
+    Problem::new(Slug::NotFound, format!("no path {:?}", clip(uri.path(), 256)))
 }
 
 async fn no_method(method: Method, uri: Uri) -> Problem {

@@ -90,7 +90,7 @@ impl Sweep {
     /// Changes what matches until all is done or the time is over, and notes it.
     pub(crate) async fn run(self, shared: &Shared, caller: &Caller) -> Outcome<Swept> {
         caller.check_filter(&self.filter)?;
-        let (action, subject) = (self.action, Some(audit::told(&self.filter)));
+        let (action, subject) = (self.action, Some(self.filter.to_string()));
         let swept = self.change(&**shared.store(), &caller.name()).await?;
         let deed = Deed { subject, count: swept.changed, ..Deed::default() };
         audit::note_change(shared, caller, action, deed).await;

@@ -1,6 +1,6 @@
 //! What changes have in common: counting what was done, and the record of a delete.
 
-use windlass_core::store::{Audit, ChangeParams, ChangeReply, Changed, SaveDoc};
+use windlass_core::store::{Audit, ChangeParams, ChangeReply, Changed, SaveDoc, Target};
 use windlass_core::{TaskId, Timestamp};
 
 /// The reply to a change as it comes together.
@@ -35,10 +35,14 @@ impl Changes {
     /// The document that tells of a delete, which must stay on record although the tasks do not.
     /// `number` sets it apart from others of the same moment.
     pub(crate) fn audit(&self, params: &ChangeParams, at: Timestamp, number: i64) -> SaveDoc {
+        let subject = match &params.target {
+            Target::Tasks(_) => None,
+            Target::Matching { filter, .. } => Some(filter.to_string()),
+        };
         let audit = Audit {
             by: params.by.clone(),
             action: params.action.as_str().into(),
-            subject: None,
+            subject,
             count: self.deleted.len() as u64,
             tasks: self.deleted.iter().take(Audit::TASKS_MAX).map(ToString::to_string).collect(),
             at,

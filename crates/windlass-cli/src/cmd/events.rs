@@ -7,7 +7,7 @@ use windlass::core::{Kind, QueueName};
 use windlass::{EventFilter, Listener};
 
 use super::Desk;
-use crate::caller::{Access, client, escaped, http};
+use crate::caller::{Access, client, escaped, explained, http, innermost};
 use crate::exit::{Code, Done, Failure};
 use crate::output::{Format, Output, Style, tell};
 use crate::settings::{Server, without_password};
@@ -120,7 +120,7 @@ impl Follower<'_> {
         }
         let url = without_password(&self.server.url);
         let lost = |cause: reqwest::Error| {
-            let cause = crate::caller::innermost(&cause.without_url());
+            let cause = explained(&innermost(&cause.without_url()));
             Failure::new(Code::Unreachable, format!("cannot reach {url}: {cause}"))
         };
         let mut answer = request.send().await.map_err(lost)?;

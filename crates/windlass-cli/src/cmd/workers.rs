@@ -66,6 +66,12 @@ fn route(id: &str, rest: &str) -> String {
     format!("/api/v1/workers/{}{rest}", escaped(id))
 }
 
+/// What a worker does, and what it was told to do where it has not heard of that yet.
+fn standing(worker: &Value) -> String {
+    let (state, order) = (cell(&worker["state"]), cell(&worker["order"]));
+    if state == order || state == "gone" { state } else { format!("{state}, told to {order}") }
+}
+
 fn rows(workers: &[Value], style: Style) -> Table {
     let headings = &["id", "name", "host", "pid", "state", "busy", "queues", "heard of"];
     let mut table = Table::new(headings, "no workers");
@@ -78,7 +84,7 @@ fn rows(workers: &[Value], style: Style) -> Table {
             cell(&worker["name"]),
             cell(&worker["host"]),
             cell(&worker["pid"]),
-            style.state(&cell(&worker["state"])),
+            style.state(&standing(worker)),
             format!("{}/{}", cell(&worker["slots_used"]), cell(&worker["slots"])),
             cell(&Value::from(queues.join(", "))),
             age.unwrap_or_default(),

@@ -142,3 +142,14 @@ pub struct WorkerRecord {
     /// How many tasks it holds.
     pub running_count: u64,
 }
+
+impl WorkerRecord {
+    /// How many tasks it runs now. A worker that leases over HTTP runs what it holds, and may say so seldom;
+    /// others may hold what they have not begun.
+    pub fn slots_used(&self) -> u32 {
+        match self.id.is_remote() {
+            true => u32::try_from(self.running_count).unwrap_or(u32::MAX),
+            false => self.card.slots_used,
+        }
+    }
+}

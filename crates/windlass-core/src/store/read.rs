@@ -56,6 +56,26 @@ pub struct Filter {
     pub finished_before: Option<Timestamp>,
 }
 
+impl std::fmt::Display for Filter {
+    /// In words, as the audit has it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let states: Vec<_> = self.states.iter().map(ToString::to_string).collect();
+        let parts = [
+            ("queue", self.queue.as_ref().map(ToString::to_string)),
+            ("state", (!states.is_empty()).then(|| states.join(","))),
+            ("type", self.kind.as_ref().map(ToString::to_string)),
+            ("priority", self.priority.map(|priority| priority.to_string())),
+            ("tag", self.tag.as_ref().map(ToString::to_string)),
+            ("created_after", self.created_after.map(|at| at.to_string())),
+            ("created_before", self.created_before.map(|at| at.to_string())),
+            ("finished_before", self.finished_before.map(|at| at.to_string())),
+        ];
+        let told = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        let told = told.collect::<Vec<_>>().join(" ");
+        f.write_str(if told.is_empty() { "all tasks" } else { &told })
+    }
+}
+
 /// A wish for a page of tasks, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListParams {

@@ -121,7 +121,7 @@ fn system(figures: &Figures) -> EventSystem {
         queues: figures.queues.len() as u64,
         workers: figures.workers.len() as u64,
         slots_total: sum(|worker| worker.card.slots),
-        slots_used: sum(|worker| worker.card.slots_used),
+        slots_used: sum(WorkerRecord::slots_used),
     }
 }
 

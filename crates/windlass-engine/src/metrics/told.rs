@@ -47,7 +47,7 @@ impl Metrics {
             set(&slots, &[state], 0.0);
         }
         for worker in &figures.workers {
-            let used = worker.card.slots_used.min(worker.card.slots);
+            let used = worker.slots_used().min(worker.card.slots);
             let rest = if Figures::is_active(worker) { "free" } else { "paused" };
             add(&slots, &["used"], f64::from(used));
             add(&slots, &[rest], f64::from(worker.card.slots - used));

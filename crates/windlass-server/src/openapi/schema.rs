@@ -5,6 +5,7 @@ use windlass_core::{Priority, State};
 
 use crate::fields::SECONDS_MAX;
 use crate::form::{Form, Sort};
+use crate::trace_context;
 
 /// Whole names: letters, digits and some marks, 1 to 128 of them.
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_.:\\-]{0,127}$";
@@ -113,6 +114,7 @@ fn value(sort: &Sort, forms: &mut Map<String, Value>) -> Value {
         }
         Sort::Text
         | Sort::Key
+        | Sort::Traceparent
         | Sort::Name
         | Sort::Plain
         | Sort::Glob
@@ -129,6 +131,11 @@ fn value(sort: &Sort, forms: &mut Map<String, Value>) -> Value {
 pub(super) fn parameter(sort: &Sort) -> Value {
     match sort {
         Sort::Key => text(KEY),
+        Sort::Traceparent => {
+            let mut schema = text(trace_context::PATTERN);
+            schema["not"] = json!({ "pattern": trace_context::PATTERN_OF_NOTHING });
+            schema
+        }
         Sort::Name => text(NAME),
         // Bytes are told in words: a schema counts letters.
         Sort::Plain => text(PLAIN),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use windlass_core::store::{RunOrder, WorkerCard, WorkerRecord};
+use windlass_core::store::{Orders, WakeMark, WorkerCard, WorkerRecord};
 use windlass_core::{Claimed, Lease, TaskId, TaskRecord, Timestamp};
 
 use super::Control;
@@ -18,6 +18,8 @@ pub(super) struct Known {
     control: Control,
     /// When the last beat that was accepted was sent.
     beaten: Instant,
+    /// Orders after this one are not known here; nothing when none was heard here.
+    mark: Option<WakeMark>,
     /// When it last named what it holds.
     heard: Instant,
     runs: HashMap<TaskId, Run>,
@@ -67,8 +69,15 @@ impl Known {
     /// A worker that is new.
     pub(super) fn new(card: WorkerCard) -> Self {
         let now = Instant::now();
-        let control = Control { order: RunOrder::Run, lease_until: Timestamp::default() };
-        Self { card, control, beaten: now, heard: now, runs: HashMap::new(), may_hold_more: false }
+        Self {
+            control: Control { order: card.doing, lease_until: Timestamp::default() },
+            card,
+            beaten: now,
+            mark: None,
+            heard: now,
+            runs: HashMap::new(),
+            may_hold_more: false,
+        }
     }
 
     /// A worker that has spoken to others so far. Its last beat is old enough to be followed by one.
@@ -84,11 +93,17 @@ impl Known {
         self.control
     }
 
-    pub(super) fn beaten(&mut self, sent: Instant, order: RunOrder, lease_until: Timestamp) {
+    /// From when on orders are not known here.
+    pub(super) fn mark(&self) -> Option<WakeMark> {
+        self.mark
+    }
+
+    /// A beat was accepted. From now on the order is obeyed, since tasks are handed out by it.
+    pub(super) fn beaten(&mut self, sent: Instant, orders: &Orders, lease_until: Timestamp) {
         self.beaten = sent;
-        // Its next beat tells that it has heard.
-        self.card.doing = order;
-        self.control = Control { order, lease_until };
+        self.mark = Some(orders.mark);
+        self.card.doing = orders.order;
+        self.control = Control { order: orders.order, lease_until };
     }
 
     /// True when its last beat is so old that another should follow. Who holds tasks has to name them
@@ -108,10 +123,19 @@ impl Known {
             let task = Claimed { payload: Bytes::new(), ..task.clone() };
             self.runs.insert(task.id.clone(), Run { task, since });
         }
+        self.count_runs();
     }
 
     pub(super) fn take_run(&mut self, lease: &Lease) -> Option<Run> {
-        if self.run(lease).is_some() { self.runs.remove(&lease.task) } else { None }
+        self.run(lease)?;
+        let run = self.runs.remove(&lease.task);
+        self.count_runs();
+        run
+    }
+
+    /// What the next beat tells of its slots follows from leases and results.
+    fn count_runs(&mut self) {
+        self.card.slots_used = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
     }
 
     pub(super) fn run(&self, lease: &Lease) -> Option<&Run> {
@@ -126,5 +150,6 @@ impl Known {
         let is_young = |run: &Run| run.since.is_some_and(|since| since.elapsed() < on_its_way);
         self.runs.retain(|_, run| is_young(run));
         self.runs.extend(runs.into_iter().map(|run| (run.task.id.clone(), run)));
+        self.count_runs();
     }
 }

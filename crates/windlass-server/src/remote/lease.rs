@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::state::finish;
 use windlass_core::store::{
-    ApplyParams, Claim, ClaimParams, RunOrder, WaitParams, WakeMark, WorkerCard,
+    ApplyParams, Claim, ClaimParams, RunOrder, WaitParams, Wake, WakeMark, WorkerCard,
 };
 use windlass_core::{Claimed, Ending, Error, Transition, WorkerId};
 use windlass_engine::{Queues, share};
@@ -19,6 +20,8 @@ use crate::problem::{Outcome, Problem};
 
 /// How many tasks with two crashes or more are handed out at once, since each may be fatal.
 const SUSPECTS_AT_ONCE: usize = 1;
+/// A look for orders waits in vain, so that it may be any time.
+const NOTICE: Duration = Duration::from_secs(1);
 /// The pause after a wait that failed.
 const AWAY_PAUSE: Duration = Duration::from_millis(300);
 
@@ -103,8 +106,12 @@ pub(super) async fn wait_for_tasks(
     stop: &CancellationToken,
 ) -> Outcome<Leased> {
     let (end, round) = (Instant::now() + ask.wait, shared.client().config().worker.heartbeat);
+    let mut told = None;
     loop {
         let control = renew(shared, worker).await?;
+        // Who rests already waits; who is told to rest while it waits hears of it at once.
+        let before = *told.get_or_insert(control.order);
+        let is_told_to_rest = control.order != RunOrder::Run && control.order != before;
         let mut mark = None;
         if first.is_some() || control.order == RunOrder::Run {
             let handed = match first.take() {
@@ -118,24 +125,38 @@ pub(super) async fn wait_for_tasks(
             mark = Some(handed.take().mark);
         }
         let rest = end.saturating_duration_since(Instant::now());
-        if rest.is_zero() || stop.is_cancelled() || control.order == RunOrder::Drain {
+        let is_over = rest.is_zero() || stop.is_cancelled();
+        if is_over || is_told_to_rest || control.order == RunOrder::Drain {
             return Ok(Leased { worker: worker.clone(), tasks: Vec::new(), control });
         }
-        stop.run_until_cancelled(pass(shared, ask, mark, rest.min(round))).await;
+        stop.run_until_cancelled(pass(shared, worker, ask, mark, rest.min(round))).await;
     }
 }
 
-/// What the worker has to do, as of its last sign of life; that is given here where it is due.
+/// What the worker has to do. Its sign of life is given here where it is due, or where there may be orders.
 pub(super) async fn renew(shared: &Shared, worker: &WorkerId) -> Outcome<Control> {
     let settings = &shared.client().config().worker;
-    let due = shared.remote().with(worker, |known| {
+    let known = shared.remote().with(worker, |known| {
         let is_due = known.should_beat(settings.heartbeat, settings.lease);
-        is_due.then(|| known.card.clone())
+        (is_due, known.mark(), known.card.clone())
     });
-    if let Some(card) = due.ok_or_else(|| unknown(worker))? {
+    let (is_due, mark, card) = known.ok_or_else(|| unknown(worker))?;
+    if is_due || may_have_orders(shared, worker, mark) {
         beat(shared, worker, card, Sign::default()).await?;
     }
     shared.remote().with(worker, |known| known.control()).ok_or_else(|| unknown(worker))
+}
+
+/// True when the store has been told of orders to this worker since it was last heard, by whomever. Costs no
+/// trip: a store knows by itself what rang, and a wait that would have to wait is given up.
+fn may_have_orders(shared: &Shared, worker: &WorkerId, since: Option<WakeMark>) -> bool {
+    let params = WaitParams {
+        orders: Some(worker.clone()),
+        since,
+        at_most: NOTICE,
+        ..WaitParams::default()
+    };
+    matches!(shared.store().wait(params).now_or_never(), Some(Ok(Wake::Orders)))
 }
 
 /// What the store is asked for.
@@ -234,12 +255,23 @@ pub(super) fn judge(shared: &Shared, task: &Claimed, ending: Ending) -> Transiti
 }
 
 /// Lets time pass until there may be tasks, or orders.
-async fn pass(shared: &Shared, ask: &Ask, since: Option<WakeMark>, time: Duration) {
-    if since.is_none() {
-        return tokio::time::sleep(time).await;
-    }
-    let queues = ask.queues.weighted.iter().map(|(name, _)| name.clone()).collect();
-    let params = WaitParams { queues, since, at_most: time, ..WaitParams::default() };
+async fn pass(
+    shared: &Shared,
+    worker: &WorkerId,
+    ask: &Ask,
+    claimed: Option<WakeMark>,
+    time: Duration,
+) {
+    // Who rests waits for orders only, from its last beat on.
+    let (queues, since) = match claimed {
+        Some(mark) => (ask.queues.weighted.iter().map(|(name, _)| name.clone()).collect(), mark),
+        None => match shared.remote().with(worker, |known| known.mark()).flatten() {
+            Some(mark) => (Vec::new(), mark),
+            None => return tokio::time::sleep(time).await,
+        },
+    };
+    let (orders, since) = (Some(worker.clone()), Some(since));
+    let params = WaitParams { queues, orders, since, at_most: time, ..WaitParams::default() };
     if let Err(error) = shared.store().wait(params).await {
         tracing::debug!(error = error.chain(), "waiting for work");
         tokio::time::sleep(time.min(AWAY_PAUSE)).await;

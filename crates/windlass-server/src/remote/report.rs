@@ -1,16 +1,19 @@
 //! Reports: how runs ended, and the next tasks in the same trip.
 
 use tokio_util::sync::CancellationToken;
-use windlass_core::store::{Applied, ApplyParams, ApplyReply, GetParams, Parts, Refusal, RunOrder};
-use windlass_core::{Ending, Error, Lease, State, TaskId, Transition, WorkerId};
+use windlass_core::store::{
+    Applied, ApplyParams, ApplyReply, GetParams, Parts, Refusal, RunOrder, WorkerRecord,
+};
+use windlass_core::{Ending, Error, Lease, State, TaskId, TaskRecord, Transition, WorkerId};
 
 use super::known::Run;
 use super::lease::{
     Ask, Handed, Leased, check_ask, claim_params, introduce, judge, renew, wait_for_tasks,
 };
+use super::{recognise, unknown};
 use crate::access::Caller;
 use crate::app::Shared;
-use crate::problem::{Outcome, Slug};
+use crate::problem::Outcome;
 
 /// What a worker reports.
 #[derive(Debug)]
@@ -36,21 +39,21 @@ pub(crate) struct Reported {
     pub(crate) leased: Option<Leased>,
 }
 
-/// Reports how runs ended, whoever ran them: what counts is the lease.
+/// Reports how runs ended: what counts is the lease, and that it is the reporter's own. That may also be a
+/// worker of windlass whose run goes on elsewhere, as those of webhooks do.
 pub(crate) async fn report(
     shared: &Shared,
     caller: &Caller,
     report: Report,
     stop: &CancellationToken,
 ) -> Outcome<Reported> {
-    let Report { worker, results, mut ask } = report;
-    match check_asked(shared, caller, ask.as_ref()).await {
-        // A worker that is not known any more may still be right about its results.
-        Err(problem) if problem.slug() == Slug::LeaseLost => ask = None,
-        checked => checked?,
-    }
+    let Report { worker, results, ask } = report;
     let ids: Vec<_> = results.iter().map(|said| said.lease.task.clone()).collect();
     caller.check_tasks(shared, &ids).await?;
+    check_reporter(shared, &worker).await?;
+    if let Some(ask) = &ask {
+        check_ask(shared, caller, ask).await?;
+    }
     let runs = find_runs(shared, &worker, &results).await?;
     let transitions = results
         .iter()
@@ -70,7 +73,12 @@ pub(crate) async fn report(
         let gone = Applied::Refused(Refusal::Gone);
         (said.lease.task, run.map_or(gone, |_| applied.next().unwrap_or(gone)))
     });
-    let outcomes = outcomes.collect();
+    let outcomes: Vec<_> = outcomes.collect();
+    let is_refused = |(_, applied): &(_, Applied)| matches!(applied, Applied::Refused(_));
+    if !outcomes.is_empty() && outcomes.iter().all(is_refused) {
+        // What is remembered here may be old: perhaps all is lost because the worker is.
+        check_there(shared, &worker).await?;
+    }
     let leased = match asking {
         // The results are stored by now: whatever this comes to, the answer must tell so.
         Some((asker, ask)) => wait_for_tasks(shared, &asker, &ask, handed, stop).await.ok(),
@@ -79,14 +87,26 @@ pub(crate) async fn report(
     Ok(Reported { outcomes, leased })
 }
 
-async fn check_asked(shared: &Shared, caller: &Caller, ask: Option<&Ask>) -> Outcome<()> {
-    match ask {
-        Some(ask) => check_ask(shared, caller, ask).await,
-        None => Ok(()),
+/// The problem of results of a worker that nobody knows, or that was lost: what it held went to others.
+async fn check_reporter(shared: &Shared, worker: &WorkerId) -> Outcome<()> {
+    match worker.is_remote() {
+        true => recognise(shared, worker).await,
+        false => check_there(shared, worker).await,
     }
 }
 
-/// What is known of these runs, here or in the store.
+/// The problem of a worker that is not there by the store's account.
+async fn check_there(shared: &Shared, worker: &WorkerId) -> Outcome<()> {
+    let workers = shared.store().workers().await?;
+    let is_it = |record: &WorkerRecord| record.id == *worker && !record.is_gone;
+    if workers.iter().any(is_it) {
+        return Ok(());
+    }
+    shared.remote().forget(worker);
+    Err(unknown(worker))
+}
+
+/// What is known of these runs, here or in the store; nothing of those of other workers.
 async fn find_runs(
     shared: &Shared,
     worker: &WorkerId,
@@ -103,9 +123,15 @@ async fn find_runs(
     let params = GetParams { ids: missing, parts: Parts::NONE };
     let mut found = shared.store().get(params).await?.into_iter();
     for run in runs.iter_mut().filter(|run| run.is_none()) {
-        *run = found.next().flatten().and_then(Run::of);
+        let its = found.next().flatten().filter(|record| is_of(record, worker));
+        *run = its.and_then(Run::of);
     }
     Ok(runs)
+}
+
+/// True unless somebody else has run it. A task that waits to run again may not tell who has.
+fn is_of(record: &TaskRecord, worker: &WorkerId) -> bool {
+    record.worker.as_ref().is_none_or(|its| its == worker)
 }
 
 fn transition(shared: &Shared, run: &Run, said: &Said) -> Transition {

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::value::RawValue;
+use windlass_core::limits::clip;
 use windlass_core::store::{AUDIT, DocQuery};
 use windlass_core::{Error, Timestamp};
 
@@ -32,8 +33,9 @@ pub(super) async fn list(State(shared): State<Shared>, query: RawQuery) -> Outco
     let query = query.read(LIST.query)?;
     let limit = query.limit()?;
     let since = query.read("since", str::parse::<Timestamp>)?;
+    let cursor = query.read("cursor", cursor)?;
     // Keys begin with the time.
-    let after = query.text("cursor").map(str::to_owned).or(since.map(|since| since.to_string()));
+    let after = cursor.or(since.map(|since| since.to_string()));
     let class = DocQuery::Class { class: AUDIT.into(), after, limit };
     let documents = shared.store().load(class).await?;
     let is_last = documents.len() < limit;
@@ -44,4 +46,13 @@ pub(super) async fn list(State(shared): State<Shared>, query: RawQuery) -> Outco
     let data = documents.into_iter().map(|document| read(document.body));
     let data = data.collect::<Result<Vec<_>, _>>()?;
     Ok(Json(StatusCode::OK, List { data, next_cursor }).into_response())
+}
+
+/// Reads where a page ended: the key of an entry, which begins with its time.
+fn cursor(text: &str) -> Result<String, Error> {
+    let is_key = text.split_once(' ').is_some_and(|(at, mark)| {
+        at.parse::<Timestamp>().is_ok_and(|time| time.to_string() == at) && !mark.is_empty()
+    });
+    let refused = || Error::invalid(format!("cursor {:?} is not one of ours", clip(text, 128)));
+    is_key.then(|| text.to_owned()).ok_or_else(refused)
 }

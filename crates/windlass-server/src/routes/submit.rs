@@ -19,6 +19,7 @@ use crate::form::{Entry, Sort, entry};
 use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
+use crate::trace_context;
 use crate::wire::Json;
 use crate::wire::submit::{FromHeaders, SUBMIT, read};
 use crate::wire::task::Task;
@@ -306,14 +307,15 @@ fn from_headers(headers: &HeaderMap) -> Outcome<FromHeaders> {
         (None, _) => None,
         (Some(_), Some(_)) => return Err(refused(&"is there twice")),
         (Some(key), None) => {
-            let key = key.to_str().map_err(|error| refused(&error))?;
+            let plain = "in a header it must be visible ASCII; the field takes all letters";
+            let key = key.to_str().map_err(|_| refused(&plain))?;
             limits::check_key("it", key).map_err(|error| refused(&error))?;
             Some(key.to_owned())
         }
     };
     // Whoever made a trace context that cannot be read is far away: it is left out, as W3C says.
     let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
-    let given = given.filter(|text| limits::check_key("it", text).is_ok());
+    let given = given.filter(|text| trace_context::is_sound(text));
     // A request with a span of its own stands between the client and the submit.
     let given = given.filter(|_| !trace::is_sampled());
     Ok(FromHeaders { idempotency_key: key, traceparent: given.map(str::to_owned) })

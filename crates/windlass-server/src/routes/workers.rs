@@ -95,7 +95,8 @@ pub(super) const PAUSE: Call = Call {
     summary: "Have a worker take nothing new",
     path: &WORKER_ID,
     takes: Takes::Empty,
-    answers: &[answer::<Worker<'static>>(200, "The worker, as it will be when it has heard of it")],
+    answers: &[answer::<Worker<'static>>(200, "The worker; its state follows when it has heard")],
+    problems: &[Slug::StateConflict],
     ..Call::PLAIN
 };
 
@@ -118,7 +119,8 @@ pub(super) const RESUME: Call = Call {
     summary: "Have a worker take tasks again",
     path: &WORKER_ID,
     takes: Takes::Empty,
-    answers: &[answer::<Worker<'static>>(200, "The worker, as it will be when it has heard of it")],
+    answers: &[answer::<Worker<'static>>(200, "The worker; its state follows when it has heard")],
+    problems: &[Slug::StateConflict],
     ..Call::PLAIN
 };
 
@@ -141,7 +143,8 @@ pub(super) const DRAIN: Call = Call {
     summary: "Have a worker finish what it runs, and end",
     path: &WORKER_ID,
     takes: Takes::Empty,
-    answers: &[answer::<Worker<'static>>(200, "The worker, as it will be when it has heard of it")],
+    answers: &[answer::<Worker<'static>>(200, "The worker; its state follows when it has heard")],
+    problems: &[Slug::StateConflict],
     ..Call::PLAIN
 };
 
@@ -158,14 +161,16 @@ pub(super) async fn drain(
     order(&shared, &caller, &name, RunOrder::Drain).await
 }
 
-/// Gives an order, and answers the worker as it will be as soon as it has heard of it.
+/// Gives an order, and answers the worker: what it was told, and what it does so far.
 async fn order(shared: &Shared, caller: &Caller, name: &str, order: RunOrder) -> Outcome<Response> {
     let worker = WorkerId::new(name);
     let given = shared.store().order(Order::Worker { worker, order }).await;
-    given.map_err(|error| match error.kind() {
-        ErrorKind::NotFound => no_worker(name),
-        _ => error.into(),
-    })?;
+    if let Err(error) = given {
+        return Err(match error.kind() {
+            ErrorKind::NotFound => not_there(shared, name).await?,
+            _ => error.into(),
+        });
+    }
     let action = match order {
         RunOrder::Run => "resume",
         RunOrder::Pause => "pause",
@@ -181,6 +186,15 @@ async fn find(shared: &Shared, name: &str) -> Outcome<WorkerRecord> {
     let workers = shared.store().workers().await?;
     let found = workers.into_iter().find(|worker| worker.id.as_str() == name);
     found.ok_or_else(|| no_worker(name))
+}
+
+/// The problem of an order to a worker that is not there, or not any more.
+async fn not_there(shared: &Shared, name: &str) -> Outcome<Problem> {
+    if !find(shared, name).await?.is_gone {
+        return Ok(no_worker(name));
+    }
+    let text = format!("worker {:?} is gone, and takes no orders", clip(name, 255));
+    Ok(Problem::new(Slug::StateConflict, text))
 }
 
 fn no_worker(name: &str) -> Problem {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use windlass_core::store::QueueRecord;
+use windlass_core::store::{QueueRecord, WorkerRecord};
 use windlass_core::{QueueName, State};
 use windlass_engine::Figures;
 
@@ -29,14 +29,14 @@ impl Autoscale {
         let count = |state| queues().map(|record| record.counts.get(state)).sum();
         let age = |record: &QueueRecord| Some(figures.now.since(record.oldest_pending_at?));
         let workers = figures.workers.iter().filter(|worker| Figures::is_active(worker));
-        let cards = workers.map(|worker| &worker.card);
-        let cards: Vec<_> = cards.filter(|card| card.queues.iter().any(is_meant)).collect();
+        let serves = |worker: &&WorkerRecord| worker.card.queues.iter().any(is_meant);
+        let workers: Vec<_> = workers.filter(serves).collect();
         Self {
             pending: count(State::Pending),
             running: count(State::Running),
             oldest_age_s: Seconds(queues().filter_map(age).max().unwrap_or_default()),
-            slots_used: cards.iter().map(|card| u64::from(card.slots_used)).sum(),
-            slots_total: cards.iter().map(|card| u64::from(card.slots)).sum(),
+            slots_used: workers.iter().map(|worker| u64::from(worker.slots_used())).sum(),
+            slots_total: workers.iter().map(|worker| u64::from(worker.card.slots)).sum(),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::submit::bytes;
 use super::task::Task;
 use super::words::{OrderWord, SecondsWord, Time};
 use crate::fields::{Field, Object};
-use crate::problem::Outcome;
+use crate::problem::{Outcome, Problem};
 use crate::remote::{Ask, Control, Heard, Leased, Pulse, Report, Reported, Said};
 
 /// Most tasks of one lease: each may have a large payload, and all of them are one answer.
@@ -93,7 +93,7 @@ pub(crate) fn report(json: &[u8], config: &Config) -> Outcome<Report> {
     if let Some(ask) = &mut ask {
         ask.worker = ask.worker.take().or_else(|| id.clone());
     }
-    let worker = id.unwrap_or_else(|| WorkerId::new(""));
+    let worker = id.ok_or_else(|| Problem::field("worker_id", "is missing"))?;
     Ok(Report { worker, results, ask })
 }
 
@@ -175,8 +175,8 @@ fn lease(field: &Field<'_>, object: &mut Object<'_>) -> Outcome<Lease> {
     Ok(Lease { task: TaskId::new(task), epoch: number })
 }
 
-fn missing(field: &Field<'_>, name: &str) -> crate::problem::Problem {
-    crate::problem::Problem::field(&format!("{}.{name}", field.path), "is missing")
+fn missing(field: &Field<'_>, name: &str) -> Problem {
+    Problem::field(&format!("{}.{name}", field.path), "is missing")
 }
 
 fn worker_id(field: &Field<'_>) -> Outcome<WorkerId> {

@@ -77,7 +77,7 @@ impl Stats {
         for queue in queues {
             add(&mut counts, &queue.counts);
         }
-        let live = || workers.iter().filter(|worker| !worker.is_gone).map(|worker| &worker.card);
+        let live = || workers.iter().filter(|worker| !worker.is_gone);
         let (durability, loss) = durability(&profile.durability);
         Self {
             tasks: Tasks { total: counts.total(), by_state: by_state(&counts) },
@@ -87,8 +87,8 @@ impl Stats {
             },
             workers: Workers {
                 live: live().count(),
-                slots: live().map(|card| u64::from(card.slots)).sum(),
-                slots_used: live().map(|card| u64::from(card.slots_used)).sum(),
+                slots: live().map(|worker| u64::from(worker.card.slots)).sum(),
+                slots_used: live().map(|worker| u64::from(worker.slots_used())).sum(),
             },
             store: StoreStats { name: profile.name, durability, loss, repairs_total },
             windows,

@@ -19,6 +19,7 @@ pub(crate) use self::form::SUBMIT;
 use self::form::{RETRY, UNIQUE};
 use crate::fields::{Field, Object};
 use crate::problem::{Outcome, Problem};
+use crate::trace_context;
 
 /// The kind of tasks that name none.
 const DEFAULT_KIND: &str = "default";
@@ -95,7 +96,7 @@ pub(crate) fn read(json: &[u8], headers: FromHeaders, config: &Config) -> Outcom
     if let Some(key) = one_of_both(given, headers.idempotency_key)? {
         options = options.idempotency_key(&key);
     }
-    let given = object.take("traceparent").map(|field| key(&field)).transpose()?;
+    let given = object.take("traceparent").map(|field| traceparent(&field)).transpose()?;
     if let Some(traceparent) = given.or(headers.traceparent) {
         options = options.traceparent(&traceparent);
     }
@@ -163,6 +164,15 @@ fn key(field: &Field<'_>) -> Outcome<String> {
     let text = field.text()?;
     limits::check_key("it", &text).map_err(|error| field.refused(error))?;
     Ok(text)
+}
+
+/// Who sets the field means it: unlike a header from far away, one that cannot be read is refused.
+fn traceparent(field: &Field<'_>) -> Outcome<String> {
+    let text = field.text()?;
+    if trace_context::is_sound(&text) {
+        return Ok(text);
+    }
+    Err(field.refused("use a W3C trace context: 00-<32 hex>-<16 hex>-<2 hex>, in small letters"))
 }
 
 fn one_of_both(body: Option<String>, header: Option<String>) -> Outcome<Option<String>> {

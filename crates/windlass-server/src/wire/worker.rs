@@ -6,7 +6,7 @@ use windlass_core::store::{RunOrder, WorkerRecord};
 use windlass_core::{QueueName, Timestamp, WorkerId};
 
 use super::Seconds;
-use super::words::{SecondsWord, Time};
+use super::words::{OrderWord, SecondsWord, Time};
 
 /// A worker in an answer.
 #[derive(Serialize, JsonSchema)]
@@ -23,9 +23,12 @@ pub(crate) struct Worker<'a> {
     slots_used: u32,
     /// Tasks that it holds by the store's account.
     running: u64,
-    /// `run`, `pause`, `drain` or `gone`.
+    /// What it does: `run`, `pause`, `drain` or `gone`.
     #[schemars(extend("enum" = ["run", "pause", "drain", "gone"]))]
     state: &'static str,
+    /// What it was told to do; its state is another until it has heard.
+    #[schemars(with = "OrderWord")]
+    order: RunOrder,
     #[schemars(with = "Time")]
     started_at: Timestamp,
     /// Seconds since its last sign of life.
@@ -45,21 +48,22 @@ impl<'a> Worker<'a> {
             version: &card.version,
             queues: &card.queues,
             slots: card.slots,
-            slots_used: card.slots_used,
+            slots_used: record.slots_used(),
             running: record.running_count,
             state: state(record),
+            order: record.order,
             started_at: record.started_at,
             heartbeat_age: Seconds(now.since(record.beat_at)),
         }
     }
 }
 
-/// What a worker does, or will do as soon as it has heard of its orders.
+/// What a worker does by its own account.
 fn state(record: &WorkerRecord) -> &'static str {
-    match (record.is_gone, record.order, record.card.doing) {
-        (true, _, _) => "gone",
-        (false, RunOrder::Drain, _) | (false, _, RunOrder::Drain) => "drain",
-        (false, RunOrder::Pause, _) | (false, _, RunOrder::Pause) => "pause",
-        (false, RunOrder::Run, RunOrder::Run) => "run",
+    match (record.is_gone, record.card.doing) {
+        (true, _) => "gone",
+        (false, RunOrder::Drain) => "drain",
+        (false, RunOrder::Pause) => "pause",
+        (false, RunOrder::Run) => "run",
     }
 }

@@ -420,7 +420,7 @@ async fn every_change_of_an_operator_is_on_record_with_who_and_what() {
         ("POST", "/queues/q/resume".into(), Value::Null, "resume", "queue q"),
         ("POST", format!("{worker}/pause"), Value::Null, "pause", &scene.worker),
         ("POST", format!("{worker}/drain"), Value::Null, "drain", &scene.worker),
-        ("POST", "/queues/default/purge".into(), Value::Null, "delete", &dead),
+        ("POST", "/queues/default/purge".into(), Value::Null, "delete", "queue=default"),
     ];
     let mut known = entries(api).await.len();
     for (method, path, body, action, subject) in steps {
@@ -458,4 +458,49 @@ async fn entries(api: &Api) -> Vec<Value> {
             None => return entries,
         }
     }
+}
+
+#[tokio::test]
+async fn a_cursor_of_the_audit_that_is_none_is_refused() {
+    let api = Api::new();
+    for queue in ["a", "b", "c"] {
+        api.post(&format!("/queues/{queue}/pause"), "").await.is(200);
+    }
+    let first = api.get("/audit?limit=2").await.is(200);
+    let cursor = first["next_cursor"].as_str().unwrap().replace(' ', "%20");
+    let next = api.get(&format!("/audit?limit=2&cursor={cursor}")).await.is(200);
+    assert_eq!(next["data"].as_array().unwrap().len(), 1, "{next}");
+    for cursor in ["x", "", "2026-01-31", "2026-01-31T00:00:00.000Z", "9999%20x"] {
+        let answer = api.get(&format!("/audit?cursor={cursor}")).await;
+        assert_eq!(answer.is_problem(422, "invalid-request")["field"], "cursor", "{cursor}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_in_a_path_a_parameter_or_a_field_is_not_told_back() {
+    let server = Server::start(Bounds::default()).await;
+    let secret = "c0ffee".repeat(10);
+    let token = format!("wl_001122334455_{secret}");
+    let json = "content-type: application/json\r\n";
+    let body = format!(r#"{{"{token}":1}}"#);
+    for (method, path, headers, body) in [
+        ("GET", format!("/{token}"), "", ""),
+        ("GET", format!("/api/v1/{token}/x"), "", ""),
+        ("GET", format!("/api/v1/tasks/{token}"), "", ""),
+        ("GET", format!("/api/v1/queues/{token}"), "", ""),
+        ("GET", format!("/api/v1/workers/{token}"), "", ""),
+        ("PUT", format!("/api/v1/tasks/{token}"), "", ""),
+        ("POST", format!("/api/v1/workers/{token}/pause"), "", ""),
+        ("POST", format!("/api/v1/workers/{token}/heartbeat"), json, "{}"),
+        ("DELETE", format!("/api/v1/tokens/{token}"), "", ""),
+        ("GET", format!("/api/v1/tasks?{token}=1"), "", ""),
+        ("GET", format!("/api/v1/tasks?state={token}"), "", ""),
+        ("POST", "/api/v1/tasks".into(), json, &*body),
+    ] {
+        let (head, answer) = server.send(method, &path, headers, body).await;
+        assert!(answer.status >= 400, "{path}: {answer:?}");
+        let told = format!("{head}{}", answer.text);
+        assert!(!told.contains(&secret), "{method} {path}: {told}");
+    }
+    server.stop().await;
 }

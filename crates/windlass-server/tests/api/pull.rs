@@ -154,24 +154,55 @@ async fn a_worker_that_is_unknown_or_was_lost_has_to_lease_anew() {
 }
 
 #[tokio::test]
-async fn results_of_a_worker_that_left_are_refused_and_told_so() {
+async fn results_of_a_worker_that_nobody_knows_are_refused() {
+    let api = Api::new();
+    let other = api.another();
+    let submitted = api.submit("{}").await;
+    let leased = lease(&api, None, 1).await;
+    let done = result(&leased, &json!({ "outcome": "completed" }));
+    // The other server remembers the worker, and does not hear that it leaves.
+    heartbeat(&other, id(&leased), &[held(&leased)]).await.is(200);
+    assert_eq!(api.delete(&format!("/workers/{}", id(&leased))).await.is(200)["released"], 1);
+    for (api, worker) in
+        [(&api, id(&leased)), (&other, id(&leased)), (&api, "http-nobody"), (&api, "nobody")]
+    {
+        for lease in [json!(null), json!({})] {
+            let body = json!({ "worker_id": worker, "results": [done], "lease": lease });
+            api.post("/results", &body.to_string()).await.is_problem(409, "lease-lost");
+        }
+    }
+    let task = task(&api, &submitted).await;
+    assert_eq!((&task["state"], &task["attempts"]), (&json!("pending"), &json!(0)));
+    let body = json!({ "results": [done] }).to_string();
+    let problem = api.post("/results", &body).await.is_problem(422, "invalid-request");
+    assert_eq!(problem["field"], "worker_id");
+}
+
+#[tokio::test]
+async fn a_result_counts_only_from_the_worker_of_the_lease() {
     let api = Api::new();
     let submitted = api.submit("{}").await;
     let leased = lease(&api, None, 1).await;
-    assert_eq!(api.delete(&format!("/workers/{}", id(&leased))).await.is(200)["released"], 1);
-    assert_eq!(task(&api, &submitted).await["attempts"], 0);
-    let body = json!({
-        "worker_id": id(&leased),
-        "results": [
-            result(&leased, &json!({ "outcome": "completed" })),
-            { "id": "no-such-task", "epoch": "7", "outcome": "completed" },
-        ],
-        "lease": {},
-    });
-    let answer = api.post("/results", &body.to_string()).await.is(200);
+    let stranger = lease(&api, None, 1).await;
+    let done = result(&leased, &json!({ "outcome": "completed" }));
+    let nothing = json!({ "id": "no-such-task", "epoch": "7", "outcome": "completed" });
+    let answer = report(&api, id(&stranger), &[done.clone(), nothing]).await;
     let lost = |id: &str| json!({ "id": id, "status": "lease-lost" });
     assert_eq!(answer["results"], json!([lost(&submitted), lost("no-such-task")]));
-    assert_eq!(answer["tasks"], Value::Null, "who is not known gets nothing");
+    assert_eq!(task(&api, &submitted).await["state"], "running");
+    let answer = report(&api, id(&leased), std::slice::from_ref(&done)).await;
+    assert_eq!(answer["results"][0]["status"], "applied");
+    assert_eq!(report(&api, id(&stranger), &[done]).await["results"][0]["status"], "lease-lost");
+}
+
+#[tokio::test]
+async fn a_run_that_a_worker_of_windlass_left_open_is_ended_over_http() {
+    let api = Api::new();
+    let submitted = api.submit("{}").await;
+    let run = api.claim("hand-1").await.remove(0);
+    let done = json!({ "id": submitted, "epoch": run.epoch.to_string(), "outcome": "completed" });
+    let answer = report(&api, "hand-1", &[done]).await;
+    assert_eq!(answer["results"][0]["status"], "applied");
 }
 
 #[tokio::test]
@@ -270,7 +301,8 @@ async fn a_lease_waits_for_a_task() {
     let body = json!({ "wait": "30s", "queues": { "a": 3, "b": 1 } }).to_string();
     let (_, leased) = tokio::join!(
         async {
-            api.faults.called(Call::Wait).await;
+            // One call looks for orders, the next one waits.
+            api.faults.called_again(Call::Wait, 2).await;
             api.submit(r#"{"queue":"b"}"#).await
         },
         api.post("/leases", &body),
@@ -285,9 +317,7 @@ async fn orders_reach_a_worker_with_its_next_request() {
     let leased = lease(&api, None, 1).await;
     let worker = id(&leased);
     for (order, state) in [("pause", "pause"), ("drain", "drain"), ("resume", "run")] {
-        let told = api.post(&format!("/workers/{worker}/{order}"), "").await.is(200);
-        // A worker that is told to go on rests until it has heard.
-        assert!(told["state"] == state || order == "resume", "{told}");
+        api.post(&format!("/workers/{worker}/{order}"), "").await.is(200);
         let told = heartbeat(&api, worker, &[held(&leased)]).await.is(200);
         assert_eq!(told["control"]["state"], state);
         api.submit("{}").await;
@@ -295,6 +325,113 @@ async fn orders_reach_a_worker_with_its_next_request() {
         assert_eq!(next["tasks"].as_array().unwrap().is_empty(), state != "run", "{order}");
     }
     api.post("/workers/nobody/pause", "").await.is_problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn a_lease_obeys_an_order_at_once_whichever_server_was_told() {
+    let api = Api::new();
+    let other = api.another();
+    api.submit("{}").await;
+    let mut leased = lease(&api, None, 1).await;
+    let worker = id(&leased).to_owned();
+    for (order, state) in [("pause", "pause"), ("resume", "run"), ("drain", "drain")] {
+        for teller in [&api, &other] {
+            let before = api.get(&format!("/workers/{worker}")).await.is(200)["state"].clone();
+            let told = teller.post(&format!("/workers/{worker}/{order}"), "").await.is(200);
+            // What was asked is not yet what is done.
+            assert_eq!((&told["order"], &told["state"]), (&json!(state), &before));
+            api.submit("{}").await;
+            let next = lease(&api, Some(&worker), 1).await;
+            assert_eq!(next["tasks"].as_array().unwrap().is_empty(), state != "run", "{order}");
+            assert_eq!(next["control"]["state"], state);
+            let body = json!({
+                "worker_id": worker,
+                "results": [result(&leased, &json!({ "outcome": "completed" }))],
+                "lease": {},
+            });
+            let answer = api.post("/results", &body.to_string()).await.is(200);
+            assert_eq!(answer["tasks"].as_array().unwrap().is_empty(), state != "run", "{order}");
+            let shown = teller.get(&format!("/workers/{worker}")).await.is(200);
+            assert_eq!((&shown["order"], &shown["state"]), (&json!(state), &json!(state)));
+            if state == "run" {
+                leased = next;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_order_that_comes_with_results_is_obeyed_by_their_lease() {
+    let api = Api::new();
+    api.submit("{}").await;
+    let leased = lease(&api, None, 1).await;
+    api.submit("{}").await;
+    api.post(&format!("/workers/{}/pause", id(&leased)), "").await.is(200);
+    let body = json!({
+        "worker_id": id(&leased),
+        "results": [result(&leased, &json!({ "outcome": "completed" }))],
+        "lease": {},
+    });
+    let answer = api.post("/results", &body.to_string()).await.is(200);
+    assert_eq!(answer["results"][0]["status"], "applied");
+    assert_eq!((&answer["tasks"], &answer["control"]["state"]), (&json!([]), &json!("pause")));
+}
+
+#[tokio::test]
+async fn who_waits_for_tasks_hears_of_an_order_at_once() {
+    // Its next beat would be due after 30 s.
+    let api = Api::with("[worker]\nlease = \"90s\"\nheartbeat = \"30s\"");
+    let leased = lease(&api, None, 1).await;
+    let path = format!("/workers/{}", id(&leased));
+    let body = json!({ "worker": leased["worker"], "wait": "60s" }).to_string();
+    let started = std::time::Instant::now();
+    // One call looks for orders, the next one waits.
+    let (_, answer) = tokio::join!(
+        async {
+            api.faults.called_again(Call::Wait, 2).await;
+            api.post(&format!("{path}/pause"), "").await.is(200)
+        },
+        api.post("/leases", &body),
+    );
+    assert_eq!(answer.is(200)["control"]["state"], "pause");
+    let (submitted, answer) = tokio::join!(
+        async {
+            api.faults.called_again(Call::Wait, 2).await;
+            let submitted = api.submit("{}").await;
+            api.post(&format!("{path}/resume"), "").await.is(200);
+            submitted
+        },
+        api.post("/leases", &body),
+    );
+    assert_eq!(answer.is(200)["tasks"][0]["id"], json!(submitted));
+    assert!(started.elapsed() < Duration::from_secs(25), "it waited for a beat");
+}
+
+#[tokio::test]
+async fn slots_in_use_follow_from_leases_and_results() {
+    let api = Api::new();
+    for _ in 0..3 {
+        api.submit("{}").await;
+    }
+    let leased = lease(&api, None, 3).await;
+    let path = format!("/workers/{}", id(&leased));
+    assert_eq!(api.get(&path).await.is(200)["slots_used"], 3);
+    assert_eq!(api.get("/stats").await.is(200)["workers"]["slots_used"], 3);
+    report(&api, id(&leased), &[result(&leased, &json!({ "outcome": "completed" }))]).await;
+    assert_eq!(api.get(&path).await.is(200)["slots_used"], 2);
+}
+
+#[tokio::test]
+async fn a_worker_that_is_gone_takes_no_orders() {
+    let api = Api::new();
+    let leased = lease(&api, None, 1).await;
+    let path = format!("/workers/{}", id(&leased));
+    api.delete(&path).await.is(200);
+    for order in ["pause", "resume", "drain"] {
+        let problem = api.post(&format!("{path}/{order}"), "").await;
+        problem.is_problem(409, "state-conflict");
+    }
+    assert_eq!(api.get(&path).await.is(200)["state"], "gone");
 }
 
 #[tokio::test]
@@ -308,7 +445,9 @@ async fn who_hangs_up_while_it_waits_gets_no_task() {
         body.len()
     );
     let faults = &server.api.faults;
-    let (sent, ()) = tokio::join!(stream.write_all(head.as_bytes()), faults.called(Call::Wait));
+    // One call looks for orders, the next one waits.
+    let waits = faults.called_again(Call::Wait, 2);
+    let (sent, ()) = tokio::join!(stream.write_all(head.as_bytes()), waits);
     sent.unwrap();
     // The answer to its claim is on the way while it hangs up.
     faults.hold_replies(Call::Claim);

@@ -160,6 +160,49 @@ async fn the_idempotency_key_may_be_a_header() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let traced = submit(&format!("{JSON}traceparent: {trace}\r\n"), "{}").await.is(201);
     assert_eq!(traced["traceparent"], trace);
+    // One from far away that cannot be read is left out; one in the field is meant.
+    let traced = submit(&format!("{JSON}traceparent: 00-x\r\n"), "{}").await.is(201);
+    assert_eq!(traced["traceparent"], serde_json::Value::Null);
+    let problem = submit(JSON, r#"{"traceparent":"00-x"}"#).await;
+    assert_eq!(problem.is_problem(422, "invalid-request")["field"], "traceparent");
+    let problem = submit(&header("é"), "{}").await.is_problem(422, "invalid-request");
+    assert_eq!(problem["field"], "Idempotency-Key");
+    assert!(problem["detail"].as_str().unwrap().contains("ASCII"), "{problem}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_packed_or_in_another_alphabet_is_refused() {
+    let server = server().await;
+    for (headers, word) in [
+        ("content-type: application/json; charset=utf-16\r\n", "UTF-8"),
+        ("content-type: application/json\r\ncontent-encoding: gzip\r\n", "content-encoding"),
+    ] {
+        for path in ["/api/v1/tasks", "/api/v1/tasks/batch", "/api/v1/leases"] {
+            let answer = server.send("POST", path, headers, "{}").await.1;
+            let problem = answer.is_problem(415, "unsupported-media-type");
+            assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+        }
+    }
+    let plain =
+        "content-type: application/json; Charset=\"UTF-8\"\r\ncontent-encoding: identity\r\n";
+    server.send("POST", "/api/v1/tasks", plain, "{}").await.1.is(201);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_with_two_lengths_is_the_last_of_its_connection() {
+    let server = server().await;
+    let address = server.address;
+    // Whoever stands between may have read the other length: what follows must not be taken for a request.
+    let sent = format!(
+        "POST /api/v1/tasks HTTP/1.1\r\nhost: {address}\r\n{JSON}content-length: 4\r\n\
+         transfer-encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n\
+         GET /version HTTP/1.1\r\nhost: {address}\r\n\r\n"
+    );
+    let answers = server.raw(sent.as_bytes()).await;
+    assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{answers}");
+    assert!(answers.starts_with("HTTP/1.1 201"), "{answers}");
     server.stop().await;
 }
 

@@ -191,6 +191,9 @@ async fn a_wrong_type_is_named() {
     refused(r#"{"retry":3}"#, "retry", "an object, not a number").await;
     refused(r#"{"payload_base64":"*"}"#, "payload_base64", "").await;
     refused(r#"{"run_at":5}"#, "run_at", "a string, not a number").await;
+    refused(r#"{"run_at":"9999-12-31T00:00:00Z"}"#, "run_at", "too late a time").await;
+    refused(r#"{"run_at":"9999-12-31T00:00:00Z"}"#, "run_at", "up to 9999-12-30").await;
+    refused(r#"{"run_at":"2040-01-01T00:00:00+25:00"}"#, "run_at", "offsets end at 23:59").await;
     refused(r#"{"deadline":"soon"}"#, "deadline", "RFC 3339").await;
     refused(r#"{"type":"\ud800"}"#, "type", "not valid text").await;
 }

@@ -164,6 +164,7 @@ pub async fn a_delete_by_filter_is_on_record_too(s: Scene) {
     let audits = s.audits().await;
     assert_eq!(audits.len(), 1, "one entry for one call: {audits:#?}");
     assert_eq!((audits[0].by.as_deref(), audits[0].count), (Some("olivia"), 3));
+    assert_eq!(audits[0].subject.as_deref(), Some("queue=main"));
     let named = |id: &TaskId| audits[0].tasks.contains(&id.to_string());
     assert!(ids.iter().all(named), "each by its id: {audits:#?}");
 }

@@ -47,7 +47,8 @@ pub(crate) const REPORT: Form = Form::new(
         ),
         entry("lease", Sort::Object(&LEASE), "The next tasks, in the same trip"),
     ],
-);
+)
+.needs(&["worker_id"]);
 
 pub(super) const RESULT: Form =
     Form::new("RunResult", &RESULT_FIELDS).needs(&["id", "epoch", "outcome"]).with(|| {

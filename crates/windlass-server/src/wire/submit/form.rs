@@ -52,7 +52,7 @@ const FIELDS: [Entry; 19] = [
         Sort::Texts { most: limits::METADATA_ENTRIES_MAX },
         "Whatever else is to be kept with it; up to 16 KiB",
     ),
-    entry("traceparent", Sort::Key, "A W3C trace context; the field wins over the header"),
+    entry("traceparent", Sort::Traceparent, "A W3C trace context; the field wins over the header"),
 ];
 
 /// How the delays before retries grow.
