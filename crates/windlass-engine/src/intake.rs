@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use windlass_core::Claimed;
 use windlass_core::store::WakeMark;
+use windlass_core::{Claimed, Priority};
 
 use crate::leases::Controls;
 use crate::suspects::Pass;
@@ -22,9 +22,17 @@ pub(crate) struct Waiting {
     pub(crate) pass: Option<Pass>,
 }
 
+/// What waits, the next to start first.
+#[derive(Default)]
+struct Buffer {
+    tasks: VecDeque<Waiting>,
+    /// How many there are of each priority.
+    counts: [usize; Priority::DESCENDING.len()],
+}
+
 #[derive(Default)]
 pub(crate) struct Intake {
-    buffer: Mutex<VecDeque<Waiting>>,
+    buffer: Mutex<Buffer>,
     /// Asked for and not here yet.
     coming: AtomicUsize,
     /// The mark of the last claim, if it brought less than it asked for.
@@ -42,22 +50,24 @@ pub(crate) struct Coming<'a> {
 impl Intake {
     /// Takes what a claim has brought, be it nothing. Whoever is told of it finds it counted once.
     pub(crate) fn push(&self, arrived: impl Iterator<Item = Waiting>, coming: Coming<'_>) {
-        self.buffer.lock().extend(arrived);
+        let mut buffer = self.buffer.lock();
+        arrived.for_each(|waiting| buffer.add(waiting));
+        drop(buffer);
         drop(coming);
     }
 
     pub(crate) fn pop(&self) -> Option<Waiting> {
-        self.buffer.lock().pop_front()
+        self.buffer.lock().take_first()
     }
 
     /// Puts back what could not start.
     pub(crate) fn unpop(&self, waiting: Waiting) {
-        self.buffer.lock().push_front(waiting);
+        self.buffer.lock().put_first(waiting);
     }
 
     /// Here or on the way.
     pub(crate) fn waiting(&self) -> usize {
-        self.buffer.lock().len() + self.coming.load(Ordering::SeqCst)
+        self.buffer.lock().tasks.len() + self.coming.load(Ordering::SeqCst)
     }
 
     /// Announces a claim of so many tasks.
@@ -88,10 +98,49 @@ impl Intake {
 
     /// Takes out everything that has waited longer than this.
     pub(crate) fn take_older(&self, than: Duration) -> Vec<Waiting> {
-        let mut buffer = self.buffer.lock();
-        let old = buffer.iter().take_while(|waiting| waiting.since.elapsed() >= than).count();
-        buffer.drain(..old).collect()
+        self.buffer.lock().take_all(|waiting| waiting.since.elapsed() >= than)
     }
+}
+
+impl Buffer {
+    /// Puts a task in front of the less urgent ones of its queue, and behind all others.
+    fn add(&mut self, waiting: Waiting) {
+        let priority = waiting.task.priority;
+        self.counts[rank(priority)] += 1;
+        let is_any_less = self.counts[..rank(priority)].iter().any(|count| *count > 0);
+        let is_behind = |other: &Waiting| {
+            other.task.priority < priority && other.task.queue == waiting.task.queue
+        };
+        let last = self.tasks.len();
+        // Looked for only where there is one: most buffers hold one priority.
+        let at = if is_any_less { self.tasks.iter().position(is_behind) } else { None };
+        self.tasks.insert(at.unwrap_or(last), waiting);
+    }
+
+    fn take_first(&mut self) -> Option<Waiting> {
+        let waiting = self.tasks.pop_front()?;
+        self.counts[rank(waiting.task.priority)] -= 1;
+        Some(waiting)
+    }
+
+    fn put_first(&mut self, waiting: Waiting) {
+        self.counts[rank(waiting.task.priority)] += 1;
+        self.tasks.push_front(waiting);
+    }
+
+    fn take_all(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+        let all = std::mem::take(self).tasks;
+        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
+        for waiting in kept {
+            self.counts[rank(waiting.task.priority)] += 1;
+            self.tasks.push_back(waiting);
+        }
+        taken
+    }
+}
+
+fn rank(priority: Priority) -> usize {
+    usize::from(priority.as_number())
 }
 
 impl Coming<'_> {
@@ -111,8 +160,54 @@ impl Drop for Coming<'_> {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use windlass_core::{Epoch, Kind, QueueName, Result, Spec, TaskId, Timestamp, WorkerId};
 
     use super::*;
+    use crate::leases::Leases;
+
+    fn waiting(queue: &str, priority: Priority) -> Result<Waiting> {
+        let task = Claimed {
+            id: TaskId::new("task"),
+            epoch: Epoch(1),
+            kind: Kind::new("kind")?,
+            queue: QueueName::new(queue)?,
+            priority,
+            payload: Default::default(),
+            attempts: 1,
+            crashes: 0,
+            spec: Spec {
+                max_retries: 3,
+                max_crashes: 3,
+                timeout: Duration::from_secs(1),
+                retention: Duration::from_secs(1),
+                extras: Default::default(),
+            },
+            is_cancel_requested: false,
+            created_at: Timestamp::default(),
+            pending_at: Timestamp::default(),
+            claimed_at: Timestamp::default(),
+        };
+        let controls = Leases::default().add(&task, &WorkerId::new("worker"));
+        Ok(Waiting { task, controls, since: Instant::now(), pass: None })
+    }
+
+    #[test]
+    fn an_urgent_task_starts_before_the_others_of_its_queue() -> Result<()> {
+        let (low, high, critical) = (Priority::Low, Priority::High, Priority::Critical);
+        let intake = Intake::default();
+        let arrived =
+            [("a", low), ("b", low), ("a", high), ("b", high), ("a", critical), ("a", high)];
+        let arrived: Result<Vec<_>> =
+            arrived.into_iter().map(|(queue, priority)| waiting(queue, priority)).collect();
+        intake.push(arrived?.into_iter(), intake.expect(6));
+        let order = std::iter::from_fn(|| intake.pop());
+        let order: Vec<_> =
+            order.map(|one| (one.task.queue.to_string(), one.task.priority)).collect();
+        let wanted =
+            [("a", critical), ("a", high), ("a", high), ("a", low), ("b", high), ("b", low)];
+        assert_eq!(order, wanted.map(|(queue, priority)| (queue.to_owned(), priority)));
+        Ok(())
+    }
 
     #[tokio::test]
     async fn whoever_is_told_that_a_claim_is_over_finds_room() {

@@ -10,8 +10,12 @@ use tokio::time::Instant;
 
 use crate::suspects::Pass;
 
-/// How far back finished runs count as slots that will soon be free.
-const RECENT: Duration = Duration::from_millis(100);
+/// How far back finished runs count as slots that will soon be free: this many times as long as a claim
+/// takes, within bounds. What is fetched ahead keeps the slots busy meanwhile; more would only have urgent
+/// tasks wait for it.
+const RECENT_CLAIMS: u32 = 4;
+const RECENT_MIN: Duration = Duration::from_millis(20);
+const RECENT_MAX: Duration = Duration::from_millis(400);
 /// Most tasks fetched ahead, whatever the number of slots.
 const AHEAD_MAX: usize = 1_000;
 
@@ -29,6 +33,8 @@ struct State {
     taken: usize,
     /// When runs ended lately, in order.
     ended: VecDeque<Instant>,
+    /// How long claims take, the last ones above all.
+    claim: Duration,
 }
 
 /// A taken slot, free again when dropped.
@@ -57,7 +63,7 @@ impl Slots {
     /// free slot has its task and half of the rest is here: many small claims cost more than one.
     pub(crate) fn room(&self, waiting: usize) -> usize {
         let mut state = self.0.state.lock();
-        state.forget_before(Instant::now().checked_sub(RECENT));
+        state.forget_old(Instant::now());
         let free = self.0.total - state.taken;
         let most = (self.0.total * 4).min(AHEAD_MAX.max(self.0.total));
         let wanted = (free + state.ended.len()).min(most);
@@ -65,6 +71,12 @@ impl Slots {
             return 0;
         }
         wanted.saturating_sub(waiting)
+    }
+
+    /// Learns how long a claim took.
+    pub(crate) fn note_claim(&self, took: Duration) {
+        let mut state = self.0.state.lock();
+        state.claim = (state.claim * 7 + took) / 8;
     }
 
     pub(crate) fn total(&self) -> usize {
@@ -91,11 +103,9 @@ impl Slot {
 }
 
 impl State {
-    fn forget_before(&mut self, instant: Option<Instant>) {
-        while let (Some(first), Some(instant)) = (self.ended.front(), instant) {
-            if *first >= instant {
-                break;
-            }
+    fn forget_old(&mut self, now: Instant) {
+        let recent = (self.claim * RECENT_CLAIMS).clamp(RECENT_MIN, RECENT_MAX);
+        while self.ended.front().is_some_and(|first| now - *first > recent) {
             self.ended.pop_front();
         }
         // More than can be fetched ahead is of no use.
@@ -110,7 +120,7 @@ impl Drop for Slot {
         state.taken -= 1;
         let now = Instant::now();
         state.ended.push_back(now);
-        state.forget_before(now.checked_sub(RECENT));
+        state.forget_old(now);
         drop(state);
         self.slots.0.freed.notify_one();
     }
@@ -130,7 +140,20 @@ mod tests {
         drop(taken.0);
         assert_eq!(slots.room(0), 2, "one is free, and one ended lately");
         assert_eq!(slots.room(1), 0, "the free one has its task");
-        tokio::time::advance(Duration::from_millis(101)).await;
+        tokio::time::advance(Duration::from_millis(21)).await;
+        assert_eq!(slots.room(0), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longer_claims_take_the_more_is_fetched_ahead() {
+        let slots = Slots::new(1);
+        for _ in 0..40 {
+            slots.note_claim(Duration::from_millis(50));
+        }
+        drop(slots.take());
+        tokio::time::advance(Duration::from_millis(190)).await;
+        assert_eq!(slots.room(0), 2);
+        tokio::time::advance(Duration::from_millis(11)).await;
         assert_eq!(slots.room(0), 1);
     }
 

@@ -161,6 +161,9 @@ impl Station {
         let is_late = sent.elapsed() >= self.unknown_after();
         let is_ours = !is_late && self.identity.fit_id().as_ref() == Some(&worker);
         let (since, got) = (Instant::now(), claim.tasks.len());
+        if got > 0 {
+            self.slots.note_claim(sent.elapsed());
+        }
         let arrive = |task: Claimed| {
             let controls = self.leases.add(&task, &worker);
             if !is_ours {
@@ -241,13 +244,18 @@ mod tests {
         station
     }
 
+    /// Runs that have just ended make room for more.
+    fn end_runs(station: &Station, count: usize) {
+        (0..count).for_each(|_| drop(station.slots.take()));
+    }
+
     #[tokio::test]
     async fn while_a_suspect_may_be_on_its_way_no_other_is_claimed() {
         let station = station();
+        let _busy = [station.slots.take(), station.slots.take(), station.slots.take()];
         let (first, asked) = station.next_claim().unwrap();
         assert_eq!(first.suspects_at_most, 1);
-        // A run that has just ended makes room for one more.
-        drop(station.slots.take());
+        end_runs(&station, 3);
         let (second, _) = station.next_claim().unwrap();
         assert_eq!(second.suspects_at_most, 0);
         drop(asked);
@@ -258,12 +266,12 @@ mod tests {
     #[tokio::test]
     async fn a_claim_that_may_have_left_a_suspect_behind_is_followed_by_one_that_brings_it() {
         let station = station();
-        let ask = || {
-            // A run that has just ended makes room for one more.
-            drop(station.slots.take());
+        let _busy = [station.slots.take(), station.slots.take(), station.slots.take()];
+        let ask = |after| {
+            end_runs(&station, after);
             station.next_claim().unwrap().1
         };
-        let (with_pass, second, third) = (ask(), ask(), ask());
+        let (with_pass, second, third) = (ask(1), ask(3), ask(7));
         let is_followed = |answered| {
             station.receive(answered, Claim { tasks: Vec::new(), mark: WakeMark(1) });
             station.intake.dry().is_none()

@@ -40,26 +40,10 @@ pub(crate) fn start(
     tokio::spawn(async move {
         let mut batch = Vec::new();
         while ended.recv_many(&mut batch, BATCH_MAX).await > 0 {
-            gather(&mut ended, &mut batch).await;
             let judged = batch.drain(..).map(|ended| judge(&station, ended)).collect();
             report(&station, judged).await;
         }
     })
-}
-
-/// Lets the runs that are about to end do so, as long as each turn brings more: a trip for the first of
-/// them alone would keep the others waiting, and cost as much as one for all.
-async fn gather(ended: &mut mpsc::UnboundedReceiver<Ended>, batch: &mut Vec<Ended>) {
-    loop {
-        tokio::task::yield_now().await;
-        let room = BATCH_MAX - batch.len();
-        let more = ended.len().min(room);
-        if more == 0 {
-            return;
-        }
-        // They are here: this does not wait.
-        ended.recv_many(batch, more).await;
-    }
 }
 
 pub(crate) fn judge(station: &Station, ended: Ended) -> Judged {
