@@ -4,6 +4,7 @@
 # /now is answered with the result; /later is taken on (202), worked on, and reported by POST /results.
 import base64, hashlib, hmac, json, os, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 URL = os.environ.get("WINDLASS_URL", "http://127.0.0.1:8080") + "/api/v1"
@@ -25,8 +26,11 @@ def work(body):
 def report(run, body):
     result = {"id": run["task"], "epoch": run["epoch"], "outcome": "completed", "result": work(body)}
     report = {"worker_id": run["worker"], "results": [result]}
-    with urlopen(Request(URL + "/results", json.dumps(report).encode(), HEADERS), timeout=90) as answer:
-        print(json.load(answer)["results"], flush=True)  # applied; already; or lease-lost: it was run again
+    try:
+        with urlopen(Request(URL + "/results", json.dumps(report).encode(), HEADERS), timeout=90) as answer:
+            print(json.load(answer)["results"], flush=True)  # applied; already; or lease-lost: it was run again
+    except HTTPError as refused:
+        print(json.load(refused)["detail"], flush=True)  # 409: the worker that sent this is gone, it is run again
 
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
