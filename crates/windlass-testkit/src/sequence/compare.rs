@@ -159,7 +159,11 @@ fn merged(audits: Vec<Audit>) -> Vec<Audit> {
             None => merged.push(audit),
         }
     }
-    merged.iter_mut().for_each(|audit| audit.tasks.sort());
+    for audit in &mut merged {
+        audit.tasks.sort();
+        // The oracle may have been told of the tasks that a filter had found, in place of the filter.
+        audit.subject = None;
+    }
     merged
 }
 
