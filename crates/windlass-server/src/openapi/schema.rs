@@ -133,7 +133,9 @@ pub(super) fn parameter(sort: &Sort) -> Value {
         Sort::Key => text(KEY),
         Sort::Traceparent => {
             let mut schema = text(trace_context::PATTERN);
-            schema["not"] = json!({ "pattern": trace_context::PATTERN_OF_NOTHING });
+            // Of texts only: a pattern holds for anything else, null too.
+            schema["not"] =
+                json!({ "type": "string", "pattern": trace_context::PATTERN_OF_NOTHING });
             schema
         }
         Sort::Name => text(NAME),
