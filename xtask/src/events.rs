@@ -12,15 +12,11 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use windlass_testkit::proxy::Proxy;
-use windlass_testkit::servers::postgres::Care;
-use windlass_testkit::servers::redis::Keeping;
-use windlass_testkit::{PostgresServer, RedisServer};
 
 use self::listeners::{Crowd, Found};
 use self::submits::Submits;
 use crate::Result;
-use crate::fuzz_api::address;
+use crate::ground::{Ground, Store, address};
 use crate::torture::guard::{self, Killed};
 use crate::torture::processes::{build_debug, build_release};
 
@@ -71,53 +67,6 @@ pub(crate) struct Args {
     binary: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Store {
-    Sqlite,
-    Postgres,
-    Redis,
-}
-
-/// A store of its own, gone with this, and what its connections go through.
-struct Ground {
-    url: String,
-    proxy: Option<Proxy>,
-    _server: Option<Server>,
-}
-
-enum Server {
-    #[expect(dead_code, reason = "it runs as long as this is there")]
-    Postgres(PostgresServer),
-    #[expect(dead_code, reason = "it runs as long as this is there")]
-    Redis(RedisServer),
-}
-
-impl Ground {
-    async fn lay(store: Store, folder: &Path, is_cut: bool) -> Self {
-        let proxied = async |port| if is_cut { Some(Proxy::start(port).await) } else { None };
-        match store {
-            Store::Sqlite => {
-                let url = format!("sqlite:{}", folder.join("tasks.db").display());
-                Self { url, proxy: None, _server: None }
-            }
-            Store::Postgres => {
-                let server = PostgresServer::start(Care::Durable);
-                let proxy = proxied(server.port()).await;
-                let port = proxy.as_ref().map_or(server.port(), |proxy| proxy.port());
-                let url = server.url_through(port, "windlass");
-                Self { url, proxy, _server: Some(Server::Postgres(server)) }
-            }
-            Store::Redis => {
-                let server = RedisServer::start(Keeping::Always);
-                let proxy = proxied(server.port()).await;
-                let port = proxy.as_ref().map_or(server.port(), |proxy| proxy.port());
-                let url = server.url_through(port, "events");
-                Self { url, proxy, _server: Some(Server::Redis(server)) }
-            }
-        }
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result {
     let binary = match &args.binary {
         Some(binary) => fs::canonicalize(binary)?,
@@ -140,7 +89,8 @@ pub(crate) fn run(args: &Args) -> Result {
 async fn measure(store: Store, binary: &Path, args: &Args) -> Result<Value> {
     let folder = tempfile::tempdir()?;
     let is_cut = args.cut && store != Store::Sqlite;
-    let ground = Ground::lay(store, folder.path(), is_cut).await;
+    let mut ground = Ground::lay(store, folder.path());
+    let proxy = if is_cut { ground.behind_proxy().await } else { None };
     let (server, log) = start(binary, folder.path(), &["serve", "--port", "0"], &ground.url)?;
     let url = address(&log)?;
     let address = url.trim_start_matches("http://").parse()?;
@@ -155,7 +105,7 @@ async fn measure(store: Store, binary: &Path, args: &Args) -> Result<Value> {
     let time = Duration::from_secs(u64::from(args.seconds));
     let load = tokio::spawn(submits::run(address, args.rate, time));
     let peak = tokio::spawn(memory.peak(time));
-    if let Some(proxy) = &ground.proxy {
+    if let Some(proxy) = &proxy {
         tokio::time::sleep(time / 2).await;
         proxy.cut();
     }

@@ -4,14 +4,11 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use windlass_testkit::servers::postgres::Care;
-use windlass_testkit::servers::redis::Keeping;
-use windlass_testkit::{PostgresServer, RedisServer};
 
+use crate::ground::{Ground, Store, address};
 use crate::torture::guard::{self, Killed};
 use crate::torture::processes::build_debug;
 use crate::{Result, shell};
@@ -31,7 +28,6 @@ const SETTINGS: &str = "[[operations]]\n\
                         [[operations]]\n\
                         include-operation-id = [\"stream_events\", \"open_socket\"]\n\
                         enabled = false\n";
-const START_MAX: Duration = Duration::from_secs(30);
 
 /// How hard to try.
 #[derive(clap::Args)]
@@ -50,38 +46,6 @@ pub(crate) struct Args {
     binary: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Store {
-    Sqlite,
-    Postgres,
-    Redis,
-}
-
-/// A store of its own, gone with this.
-enum Ground {
-    Sqlite(String),
-    Postgres(PostgresServer),
-    Redis(RedisServer),
-}
-
-impl Ground {
-    fn lay(store: Store, folder: &Path) -> Self {
-        match store {
-            Store::Sqlite => Self::Sqlite(format!("sqlite:{}", folder.join("tasks.db").display())),
-            Store::Postgres => Self::Postgres(PostgresServer::start(Care::Careless)),
-            Store::Redis => Self::Redis(RedisServer::start(Keeping::Nothing)),
-        }
-    }
-
-    fn url(&self) -> String {
-        match self {
-            Self::Sqlite(url) => url.clone(),
-            Self::Postgres(server) => server.tcp_url("windlass"),
-            Self::Redis(server) => server.url("fuzz"),
-        }
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result {
     let schemathesis = install()?;
     let binary = match &args.binary {
@@ -96,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result {
     for store in stores {
         let folder = tempfile::tempdir()?;
         let ground = Ground::lay(*store, folder.path());
-        let is_fine = attack(&schemathesis, &binary, &ground.url(), folder.path(), args)?;
+        let is_fine = attack(&schemathesis, &binary, &ground.url, folder.path(), args)?;
         println!(
             "{}",
             json!({ "fuzz": "api", "store": format!("{store:?}").to_lowercase(), "ok": is_fine })
@@ -154,23 +118,6 @@ fn attack(
     shell::output(&mut last)
         .map_err(|error| format!("in the end its token is refused: {error}"))?;
     Ok(is_fine && faults.is_empty())
-}
-
-/// Where the server listens, once it has said so.
-pub(crate) fn address(log: &Path) -> Result<String> {
-    let end = Instant::now() + START_MAX;
-    loop {
-        let told = fs::read_to_string(log)?;
-        if let Some((_, rest)) = told.split_once("http://")
-            && let Some((address, _)) = rest.split_once(' ')
-        {
-            return Ok(format!("http://{address}"));
-        }
-        if Instant::now() > end {
-            return Err(format!("the server does not listen: {told}").into());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Puts schemathesis into a virtual environment of its own under `target/`, unless it is there.

@@ -9,6 +9,7 @@ mod bench;
 mod check;
 mod events;
 mod fuzz_api;
+mod ground;
 mod picture;
 mod schema;
 mod setup;

@@ -125,6 +125,14 @@ pub(crate) fn http(server: &Server, answer_max: Option<Duration>) -> Done<reqwes
         let text = "--server takes a URL such as http://127.0.0.1:8080";
         return Err(Failure::usage(text));
     }
+    http_client(server.ca_cert.as_deref(), answer_max)
+}
+
+/// What makes requests and follows nobody anywhere else. With certificates it trusts just these.
+pub(crate) fn http_client(
+    ca_cert: Option<&Path>,
+    answer_max: Option<Duration>,
+) -> Done<reqwest::Client> {
     // Refused only when it was set before, which is just as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut http = reqwest::Client::builder()
@@ -134,14 +142,14 @@ pub(crate) fn http(server: &Server, answer_max: Option<Duration>) -> Done<reqwes
     if let Some(answer_max) = answer_max {
         http = http.timeout(answer_max);
     }
-    if let Some(path) = &server.ca_cert {
+    if let Some(path) = ca_cert {
         http = http.tls_certs_only(certificates(path)?);
     }
     http.build().map_err(|cause| Failure::new(Code::Error, format!("set up HTTP: {cause}")))
 }
 
 /// Whom to trust in place of those whom the system trusts.
-pub(crate) fn certificates(path: &Path) -> Done<Vec<reqwest::Certificate>> {
+fn certificates(path: &Path) -> Done<Vec<reqwest::Certificate>> {
     let wrong = |cause: &dyn std::fmt::Display| {
         Failure::usage(format!("read certificates from {}: {cause}", path.display()))
     };

@@ -51,7 +51,7 @@ pub(crate) fn start(
             if let Ok(inspection) = answer {
                 // The clock of an answer that was long on its way is of no use.
                 if asked.elapsed() < every {
-                    link.heard_time(inspection.now);
+                    link.clock.hear(inspection.now);
                 }
                 link.contact.answered();
             }

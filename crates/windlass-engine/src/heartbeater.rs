@@ -143,7 +143,7 @@ async fn fenced(station: &Station) {
 }
 
 fn obey(station: &Station, orders: Orders) {
-    station.link.heard_time(orders.now);
+    station.link.clock.hear(orders.now);
     station.leases.cancel(&orders.cancels);
     station.leases.stop(&orders.lost);
     if !orders.given_back.is_empty() {

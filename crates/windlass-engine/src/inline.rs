@@ -108,7 +108,7 @@ impl Inline {
             progress: station.leases.take_progress(),
         };
         let orders = station.store.beat(beat).await?;
-        station.link.heard_time(orders.now);
+        station.link.clock.hear(orders.now);
         Ok(orders)
     }
 }

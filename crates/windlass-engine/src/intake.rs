@@ -129,6 +129,9 @@ impl Buffer {
     }
 
     fn take_all(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+        if !self.tasks.iter().any(&is_wanted) {
+            return Vec::new();
+        }
         let all = std::mem::take(self).tasks;
         let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
         for waiting in kept {

@@ -38,6 +38,7 @@ mod scout;
 mod slots;
 mod station;
 mod statistics;
+mod store_clock;
 mod subscriber;
 mod suspects;
 mod syncer;

@@ -23,23 +23,25 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use windlass_core::event::EventTask;
 use windlass_core::store::{
     Action, Applied, ApplyParams, Beat, ChangeParams, ChangeReply, GetParams, Inserted, Orders,
     Parts, ProgressReport, Target,
 };
 use windlass_core::{
-    Claimed, NewTask, Result, State, Store, TaskId, TaskRecord, Transition, WorkerId,
+    Claimed, NewTask, Result, State, Store, SystemClock, TaskId, TaskRecord, Transition, WorkerId,
 };
 
 pub use board::Told;
 pub use filter::{EventFilter, Reach};
-use happening::{Sketch, TaskEvent};
+use happening::TaskEvent;
+use hub::Hub;
 pub use hub::Listener;
-use hub::{Hub, StoreClock};
 use packet::Marks;
 use publisher::Publisher;
 
 use crate::identity::fresh_id;
+use crate::store_clock::StoreClock;
 
 /// Workers of which it is known that they have beaten.
 const WORKERS_MAX: usize = 1_000;
@@ -82,7 +84,8 @@ pub(crate) struct Change {
 
 impl Live {
     pub(crate) fn of(store: &Arc<dyn Store>) -> Self {
-        let (origin, clock) = (fresh_id().to_string(), Arc::<StoreClock>::default());
+        let (origin, clock) =
+            (fresh_id().to_string(), Arc::new(StoreClock::new(Arc::new(SystemClock))));
         let hub = Hub::new(store.clone(), origin.clone(), clock.clone());
         let publisher = Publisher::new(store.clone(), origin);
         let inner = Inner {
@@ -120,22 +123,16 @@ impl Live {
     }
 
     fn say(&self, events: Vec<TaskEvent>, marks: Marks) {
-        let is_elsewhere = self.inner.publisher.may_be_wanted();
-        if self.inner.hub.is_active() {
-            let own = if is_elsewhere { events.clone() } else { Vec::new() };
-            let (here, elsewhere) = if is_elsewhere { (own, events) } else { (events, own) };
-            self.inner.hub.push(here, marks);
-            if is_elsewhere {
-                self.publish(elsewhere, marks);
+        let Inner { hub, publisher, .. } = &*self.inner;
+        let home = self.handle().filter(|_| publisher.may_be_wanted());
+        match (hub.is_active(), home) {
+            (true, Some(home)) => {
+                hub.push(events.clone(), marks);
+                publisher.push(&home, events, marks);
             }
-        } else if is_elsewhere {
-            self.publish(events, marks);
-        }
-    }
-
-    fn publish(&self, events: Vec<TaskEvent>, marks: Marks) {
-        if let Some(home) = self.handle() {
-            self.inner.publisher.push(&home, events, marks);
+            (true, None) => hub.push(events, marks),
+            (false, Some(home)) => publisher.push(&home, events, marks),
+            (false, None) => {}
         }
     }
 
@@ -158,13 +155,13 @@ impl Live {
     }
 
     /// What will be told of tasks that are about to be inserted.
-    pub(crate) fn inserting(&self, tasks: &[NewTask]) -> Option<Vec<Sketch>> {
-        self.may_be_wanted().then(|| tasks.iter().map(Sketch::of).collect())
+    pub(crate) fn inserting(&self, tasks: &[NewTask]) -> Option<Vec<EventTask>> {
+        self.may_be_wanted().then(|| tasks.iter().map(happening::submitting).collect())
     }
 
-    pub(crate) fn inserted(&self, sketches: Option<Vec<Sketch>>, told: &[Inserted]) {
-        if let Some(sketches) = sketches {
-            self.tell(happening::submitted(sketches, told, self.inner.clock.now()));
+    pub(crate) fn inserted(&self, tasks: Option<Vec<EventTask>>, told: &[Inserted]) {
+        if let Some(tasks) = tasks {
+            self.tell(happening::submitted(tasks, told, self.inner.clock.now()));
         }
     }
 

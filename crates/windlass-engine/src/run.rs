@@ -42,7 +42,7 @@ pub(crate) async fn run(
 }
 
 async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: Slot) -> Ending {
-    let now = station.link.store_now();
+    let now = station.link.clock.now();
     let deadline = task.spec.extras.deadline;
     if deadline.is_some_and(|deadline| deadline <= now) {
         return Ending::DeadlinePassed { has_started: false };
@@ -83,7 +83,7 @@ async fn pass(time: Option<Duration>) {
 }
 
 fn unknown(station: &Station, task: &Claimed) -> Ending {
-    let age = station.link.store_now().since(task.created_at);
+    let age = station.link.clock.now().since(task.created_at);
     if station.settings.unknown == Unknown::GivenBack && age < UNKNOWN_AGE_MAX {
         if station.hush.allows(&format!("no handler for {}", task.kind)) {
             tracing::warn!(kind = %task.kind, id = %task.id, "no handler here; given back");

@@ -85,17 +85,19 @@ async fn check(
     exposure: Exposure,
     method: &Method,
     headers: &HeaderMap,
-    host: Result<&str, Problem>,
+    host: Result<Option<&str>, Problem>,
 ) -> Result<(), Problem> {
-    let host = host?;
+    // A WebSocket begins with a GET, and its page may read all that comes, whatever site it is of.
+    let is_harmless = method.is_safe() && !headers.contains_key(header::UPGRADE);
+    let Some(host) = host? else {
+        return if is_harmless { Ok(()) } else { Err(no_host()) };
+    };
     let is_of_this_machine = exposure != Exposure::Loopback || is_loopback(host);
     if !is_of_this_machine && !app.keyring().is_closed().await {
         // Else a page could have its own name resolve to this machine, and read everything.
         let text = format!("host {host:?}: use localhost, 127.0.0.1 or [::1]");
         return Err(Problem::new(Slug::Forbidden, text));
     }
-    // A WebSocket begins with a GET, and its page may read all that comes, whatever site it is of.
-    let is_harmless = method.is_safe() && !headers.contains_key(header::UPGRADE);
     if is_harmless || is_same_origin(headers, host) {
         return Ok(());
     }
@@ -103,18 +105,32 @@ async fn check(
     Err(Problem::new(Slug::Forbidden, text))
 }
 
-/// The host that the request is meant for, with its port.
-fn host<'a>(version: Version, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
+/// The host that the request is meant for, with its port. A check of a load balancer in HTTP/1.0 may name none; a
+/// browser always does.
+fn host<'a>(
+    version: Version,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+) -> Result<Option<&'a str>, Problem> {
     let mut named = headers.get_all(header::HOST).iter();
     let header = named.next().and_then(|value| value.to_str().ok());
     let target = uri.authority().map(|authority| authority.as_str());
     match (target, header, named.next()) {
         // HTTP/2 has it in the target.
-        (Some(target), None, None) if version == Version::HTTP_2 => Ok(target),
-        (None, Some(host), None) => Ok(host),
-        (Some(target), Some(host), None) if target == host => Ok(host),
-        (_, _, _) => Err(Problem::new(Slug::Forbidden, "the request must name one host")),
+        (Some(target), None, None) if version == Version::HTTP_2 => Ok(Some(target)),
+        (None, Some(host), None) => Ok(Some(host)),
+        (Some(target), Some(host), None) if target == host => Ok(Some(host)),
+        (None, None, None)
+            if version == Version::HTTP_10 && !headers.contains_key(header::HOST) =>
+        {
+            Ok(None)
+        }
+        (_, _, _) => Err(no_host()),
     }
+}
+
+fn no_host() -> Problem {
+    Problem::new(Slug::Forbidden, "the request must name one host")
 }
 
 fn is_loopback(host: &str) -> bool {

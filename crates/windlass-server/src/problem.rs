@@ -210,6 +210,15 @@ impl Problem {
         self
     }
 
+    /// The same, of a line that was read alone and is this one of the body.
+    pub(crate) fn in_line(mut self, number: usize) -> Self {
+        if let Some(line) = self.0.more.get_mut("line") {
+            *line = number.into();
+            self.0.detail = self.0.detail.replace(" at line 1 ", &format!(" at line {number} "));
+        }
+        self
+    }
+
     /// Closes the connection after this: what is left of the request will not be read.
     pub(crate) fn last_of_connection(mut self) -> Self {
         self.0.is_last_of_connection = true;

@@ -1,4 +1,4 @@
--- The schema of the PostgreSQL store, version 6. Written by `cargo xtask schema`; do not edit.
+-- The schema of the PostgreSQL store, version 7. Written by `cargo xtask schema`; do not edit.
 
 CREATE SEQUENCE audit_seq AS bigint MINVALUE 1 START 1;
 
@@ -456,7 +456,7 @@ CREATE FUNCTION tell(line text) RETURNS void
 LANGUAGE sql VOLATILE /* a body of 3 lines, add7c98c10a252aa4a9adfda9a4227bf */;
 
 CREATE FUNCTION use_brokers(names text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET lock_timeout=1s SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 26 lines, 6c7a58e14917062105f743ca99fb8664 */;
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET lock_timeout=1s SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 28 lines, 215d243b973e2862a48897a62a281c00 */;
 
 CREATE FUNCTION watch_generation(number bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE /* a body of 10 lines, 405dabaf36f904842ce0a5740bcb9101 */;

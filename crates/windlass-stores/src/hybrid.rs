@@ -4,6 +4,7 @@
 //! pending tasks, so that workers are pushed work and nobody looks for it in the database. Whatever a
 //! broker loses is found again, and without brokers this is the PostgreSQL store.
 
+mod arrivals;
 mod broker;
 mod brokers;
 mod claim;
@@ -17,6 +18,7 @@ mod single;
 mod sweep;
 mod take;
 mod turns;
+mod wishes;
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,9 +40,10 @@ use crate::postgres::brokered::{Claimable, Reported, are_successes, segments, to
 use brokers::Brokers;
 use holding::Holding;
 use settled::Settled;
-use single::Wishes;
 use sweep::Sweeps;
+use take::Manner;
 use turns::Turns;
+use wishes::Wishes;
 
 /// A store in a PostgreSQL database with brokers in front.
 #[derive(Clone)]
@@ -116,7 +119,9 @@ impl Shared {
         let found = async { told.await.unwrap_or(Claimable::Nothing) };
         let applying = self.ledger.apply_by(params, found);
         let taking = async {
-            let haul = self.take(wanted, turn.is_alone).await;
+            // The endings, and those behind them, must not wait for a broker that is late.
+            let manner = Manner { looks_back: turn.is_alone, is_patient: false };
+            let haul = self.take(wanted, manner).await;
             // Who has ended early needs nothing.
             let _ = tell.send(match &haul {
                 Ok(haul) if haul.leads_somewhere() => Claimable::Referred(haul.wanted.clone()),
@@ -135,7 +140,7 @@ impl Shared {
             (Err(error), Err(_)) => return Err(error),
         };
         let claimed = match (given, haul) {
-            (Some(given), Ok(haul)) => match self.receive(wanted, &haul.wanted, given).await {
+            (Some(given), Ok(haul)) => match self.receive(wanted, &haul, given).await {
                 Ok(landed) => Ok(self.fill(wanted, landed).await),
                 Err(error) => Err(error),
             },
@@ -203,7 +208,13 @@ impl Store for HybridStore {
     }
 
     async fn inspect(&self, depth: Depth) -> Result<Inspection> {
-        let mut inspection = self.shared.ledger.inspect(depth).await?;
+        let Shared { ledger, brokers, .. } = &*self.shared;
+        match depth {
+            // Asked on many ways: whoever asks again knows.
+            Depth::Ping => brokers.look_now_and_then(),
+            Depth::Full | Depth::Repair => brokers.look().await,
+        }
+        let mut inspection = ledger.inspect(depth).await?;
         inspection.findings.extend(self.shared.brokers.findings());
         inspection.brokers = self.brokers();
         Ok(inspection)

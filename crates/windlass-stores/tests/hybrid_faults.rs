@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 use hybrid::HybridSubject;
 use schema::connect;
-use windlass_core::store::Depth;
+use windlass_core::store::{Applied, ApplyParams, Depth};
 use windlass_core::{Priority, State, TaskId};
 use windlass_testkit::draft::draft;
-use windlass_testkit::scene::{LEASE, SECOND};
+use windlass_testkit::scene::{LEASE, SECOND, claim_of, completed};
 use windlass_testkit::servers::redis::Keeping;
 use windlass_testkit::{RedisServer, Scene};
 
@@ -173,6 +173,51 @@ async fn a_stalled_broker_of_low_tasks_does_not_keep_urgent_ones() {
     }
     assert!(normal.iter().all(|id| seen.contains(id)), "and the others from the ledger");
     signal(&low, "CONT");
+}
+
+/// Nobody need push or take anything to learn that a broker is away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_inspects_learns_that_a_broker_is_away() {
+    let (server, s, _) = stage(&[]).await;
+    server.kill();
+    let found = s.store.inspect(Depth::Full).await.unwrap();
+    assert!(!found.brokers[0].is_up && found.findings.iter().any(|one| one.subject == "broker"));
+    let (server, s, _) = stage(&[]).await;
+    server.kill();
+    while s.store.inspect(Depth::Ping).await.unwrap().brokers[0].is_up {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// How a run ended is stored although the claim behind it finds the broker of low tasks silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_broker_of_low_tasks_does_not_keep_the_ends_of_runs() {
+    let (high, low) = (RedisServer::start(Keeping::Nothing), RedisServer::start(Keeping::Nothing));
+    let s = Scene::on(Arc::new(HybridSubject::on(&[&high, &low]).await));
+    let worker = s.worker().await;
+    let is_up = async || s.store.inspect(Depth::Ping).await.unwrap().brokers[1].is_up;
+    // On a busy machine all may take so long that the broker is given up meanwhile: not every time.
+    for _ in 0..10 {
+        s.submit_many(2).await;
+        let task = s.store.claim(claim_of(&worker, 1)).await.unwrap().tasks.remove(0);
+        signal(&low, "STOP");
+        let params = ApplyParams {
+            worker: worker.clone(),
+            transitions: vec![s.transition(&task, completed())],
+            then_claim: Some(claim_of(&worker, 1)),
+        };
+        let reply = s.store.apply(params).await.unwrap();
+        assert_eq!(reply.outcomes, [Applied::Applied(State::Completed)]);
+        let is_not_given_up = is_up().await;
+        signal(&low, "CONT");
+        if is_not_given_up {
+            return;
+        }
+        while !is_up().await {
+            tokio::task::yield_now().await;
+        }
+    }
+    panic!("it was waited for until it was given up, every time");
 }
 
 /// Sends a signal to a server.

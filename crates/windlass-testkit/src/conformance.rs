@@ -32,13 +32,29 @@ pub mod repeats;
 pub mod unique;
 pub mod wait;
 
-/// Asks a store for every rule: one test each, in a module for each topic.
+/// Asks a store for every rule, or for those of some topics (`conformance!(MySubject; claim, races)`): one test each,
+/// in a module for each topic.
 #[macro_export]
 macro_rules! conformance {
     ($subject:ty) => {
-        $crate::rules! {
+        $crate::conformance! {
             $subject;
-            life {
+            life, claim, fencing, repeats, expire, identity, held, promote, cancel,
+            change, unique, idempotency, prune, lead, batches, races, counters,
+            list, documents, bytes, history, presence, wait, broadcast, profile
+        }
+    };
+    ($subject:ty; $($topic:ident),+) => {
+        $($crate::topic! { $topic of $subject })+
+    };
+}
+
+/// The rules of a topic.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! topic {
+    (life of $subject:ty) => {
+        $crate::rules! { $subject; life {
                 every_row_of_the_table_can_be_walked,
                 a_promote_moves_only_what_waits_for_its_time,
                 a_claim_takes_only_what_is_pending,
@@ -57,8 +73,10 @@ macro_rules! conformance {
                 the_start_of_a_handler_is_told_whatever_its_end,
                 each_step_of_a_task_is_told_as_its_last_update,
                 a_task_runs_one_time_more_than_its_retries,
-            }
-            claim {
+        } }
+    };
+    (claim of $subject:ty) => {
+        $crate::rules! { $subject; claim {
                 tasks_of_one_batch_are_claimed_in_the_order_given,
                 tasks_are_claimed_in_the_order_of_becoming_pending,
                 a_promoted_task_goes_behind_those_that_were_pending_before,
@@ -80,8 +98,10 @@ macro_rules! conformance {
                 the_bound_on_suspects_counts_over_all_queues_of_a_claim,
                 a_claim_behind_an_apply_gives_no_more_suspects_than_allowed,
                 one_crash_does_not_make_a_suspect,
-            }
-            fencing {
+        } }
+    };
+    (fencing of $subject:ty) => {
+        $crate::rules! { $subject; fencing {
                 an_apply_with_an_old_epoch_is_refused_while_the_successor_runs,
                 an_apply_with_an_old_epoch_is_refused_while_the_same_worker_runs_it_again,
                 an_apply_with_an_old_epoch_is_refused_in_one_batch_with_the_valid_one,
@@ -99,8 +119,10 @@ macro_rules! conformance {
                 progress_under_an_old_epoch_is_dropped,
                 progress_after_the_end_of_a_run_is_dropped,
                 only_one_completion_of_a_lease_is_accepted_however_many_come_at_once,
-            }
-            repeats {
+        } }
+    };
+    (repeats of $subject:ty) => {
+        $crate::rules! { $subject; repeats {
                 a_repeated_insert_is_new_again_and_stores_nothing_twice,
                 one_id_twice_in_a_batch_is_stored_once,
                 a_repeated_batch_stores_only_what_is_missing,
@@ -114,8 +136,10 @@ macro_rules! conformance {
                 a_repeated_apply_is_recognised_after_its_worker_is_gone,
                 a_repeated_apply_is_recognised_after_operators_moved_the_task,
                 a_repeated_apply_changes_nothing_while_the_next_run_is_under_way,
-            }
-            expire {
+        } }
+    };
+    (expire of $subject:ty) => {
+        $crate::rules! { $subject; expire {
                 a_lost_workers_tasks_are_pending_again_with_one_crash_more,
                 a_crash_spends_no_attempt,
                 a_task_survives_just_its_max_crashes,
@@ -130,8 +154,10 @@ macro_rules! conformance {
                 what_a_worker_finished_before_it_was_lost_stays_finished,
                 an_expire_tells_when_the_next_lease_runs_out,
                 an_expire_does_not_wait_for_a_worker_that_is_gone,
-            }
-            identity {
+        } }
+    };
+    (identity of $subject:ty) => {
+        $crate::rules! { $subject; identity {
                 an_unknown_worker_gets_nothing,
                 a_worker_that_was_declared_lost_never_comes_back,
                 a_worker_that_held_nothing_is_declared_lost_too,
@@ -148,8 +174,10 @@ macro_rules! conformance {
                 a_leave_does_not_touch_what_the_worker_had_ended_before,
                 a_worker_that_left_is_not_counted_as_crashed_by_a_later_expire,
                 the_first_beat_registers_and_later_ones_update_the_card,
-            }
-            held {
+        } }
+    };
+    (held of $subject:ty) => {
+        $crate::rules! { $subject; held {
                 an_old_lease_that_is_not_named_goes_back_and_counts_nothing,
                 a_lease_that_is_named_stays,
                 a_young_lease_stays_although_it_is_not_named,
@@ -160,8 +188,10 @@ macro_rules! conformance {
                 a_lease_named_under_an_old_epoch_is_lost_and_the_new_one_unnamed,
                 a_named_lease_that_is_not_valid_any_more_is_told_as_lost,
                 what_is_given_back_under_a_cancel_request_is_cancelled,
-            }
-            promote {
+        } }
+    };
+    (promote of $subject:ty) => {
+        $crate::rules! { $subject; promote {
                 a_task_scheduled_by_a_delay_is_never_early,
                 a_task_scheduled_for_an_instant_is_never_early,
                 a_retry_is_never_early,
@@ -176,8 +206,10 @@ macro_rules! conformance {
                 promote_in_small_pieces_takes_the_longest_due_first,
                 promote_tells_when_the_next_task_is_due,
                 promote_tells_when_the_next_retry_is_due,
-            }
-            cancel {
+        } }
+    };
+    (cancel of $subject:ty) => {
+        $crate::rules! { $subject; cancel {
                 a_waiting_task_is_cancelled_at_once_and_never_starts,
                 a_running_task_is_asked_to_stop_and_its_worker_is_told,
                 a_cancel_request_outlives_the_handle_that_made_it,
@@ -188,8 +220,10 @@ macro_rules! conformance {
                 a_cancel_and_a_failure_at_once_never_leave_a_retry,
                 a_rerun_forgets_the_cancel_request,
                 a_cancel_by_filter_counts_done_and_requested,
-            }
-            change {
+        } }
+    };
+    (change of $subject:ty) => {
+        $crate::rules! { $subject; change {
                 a_rerun_of_a_finished_task_starts_its_counters_again,
                 a_rerun_of_a_waiting_task_runs_it_now_and_keeps_its_counters,
                 a_rerun_task_is_kept_its_whole_retention_again,
@@ -206,8 +240,10 @@ macro_rules! conformance {
                 a_change_by_filter_is_bounded_and_goes_on_from_its_cursor,
                 a_change_by_filter_touches_only_what_matches,
                 a_task_that_was_deleted_while_it_waited_cannot_be_finished,
-            }
-            unique {
+        } }
+    };
+    (unique of $subject:ty) => {
+        $crate::rules! { $subject; unique {
                 until_finished_a_second_task_is_rejected_with_the_holder_named,
                 a_second_task_may_ask_for_the_holder_instead,
                 until_finished_a_key_is_held_through_every_unfinished_state,
@@ -228,8 +264,10 @@ macro_rules! conformance {
                 a_missing_key_is_derived_from_queue_kind_and_payload,
                 a_unique_key_counts_within_its_scope,
                 two_tasks_of_one_batch_cannot_share_a_unique_key,
-            }
-            idempotency {
+        } }
+    };
+    (idempotency of $subject:ty) => {
+        $crate::rules! { $subject; idempotency {
                 the_same_request_under_one_key_returns_the_first_task,
                 a_different_request_under_one_key_is_told_so,
                 options_that_are_not_part_of_the_request_do_not_make_it_different,
@@ -245,8 +283,10 @@ macro_rules! conformance {
                 two_requests_of_one_batch_under_one_key_are_one_task,
                 of_many_submits_at_once_one_idempotency_key_makes_one_task,
                 of_many_submits_at_once_one_unique_key_lets_one_in,
-            }
-            prune {
+        } }
+    };
+    (prune of $subject:ty) => {
+        $crate::rules! { $subject; prune {
                 a_finished_record_is_kept_its_retention_and_not_less,
                 reads_hide_a_record_from_the_moment_its_retention_is_over,
                 changes_do_not_find_a_record_whose_retention_is_over,
@@ -261,8 +301,10 @@ macro_rules! conformance {
                 tend_in_small_pieces_gets_to_the_end,
                 nothing_is_left_behind_by_tasks_that_are_gone,
                 a_rerun_leaves_no_result_behind,
-            }
-            lead {
+        } }
+    };
+    (lead of $subject:ty) => {
+        $crate::rules! { $subject; lead {
                 only_one_leads_at_a_time,
                 of_many_that_seek_at_once_one_leads,
                 a_holder_that_seeks_again_gets_its_term_again,
@@ -279,8 +321,10 @@ macro_rules! conformance {
                 a_tend_in_a_stale_term_is_refused,
                 a_stale_term_stays_stale_after_its_successor_is_gone,
                 upkeep_in_a_higher_term_makes_every_lower_one_stale,
-            }
-            batches {
+        } }
+    };
+    (batches of $subject:ty) => {
+        $crate::rules! { $subject; batches {
                 a_bad_item_of_an_insert_hurts_only_itself,
                 a_payload_over_the_limit_is_refused_as_too_large,
                 a_refused_item_of_an_apply_hurts_only_itself,
@@ -295,8 +339,10 @@ macro_rules! conformance {
                 an_unreadable_record_does_not_stop_an_expire,
                 an_unreadable_record_does_not_stop_a_prune,
                 an_unreadable_record_does_not_stop_an_apply_or_a_list,
-            }
-            races {
+        } }
+    };
+    (races of $subject:ty) => {
+        $crate::rules! { $subject; races {
                 any_two_calls_at_once_on_a_pending_task_are_as_in_some_order,
                 any_two_calls_at_once_on_an_overdue_run_are_as_in_some_order,
                 any_two_calls_at_once_on_an_overdue_run_under_a_cancel_are_as_in_some_order,
@@ -308,8 +354,10 @@ macro_rules! conformance {
                 any_three_calls_at_once_on_a_crashed_task_are_as_in_some_order,
                 any_three_calls_at_once_on_a_retrying_task_are_as_in_some_order,
                 at_most_one_completion_of_each_lease_counts_in_a_wild_mix,
-            }
-            counters {
+        } }
+    };
+    (counters of $subject:ty) => {
+        $crate::rules! { $subject; counters {
                 counters_follow_a_task_through_every_ending,
                 counters_follow_a_task_through_every_change,
                 counters_follow_a_task_through_crash_leave_and_held,
@@ -320,8 +368,10 @@ macro_rules! conformance {
                 queues_are_told_by_name_and_stay_known_when_empty,
                 counters_equal_states_while_many_work_and_after_the_drain,
                 a_close_look_finds_no_problem_after_a_drain,
-            }
-            list {
+        } }
+    };
+    (list of $subject:ty) => {
+        $crate::rules! { $subject; list {
                 a_list_shows_every_task_once_in_its_order,
                 a_list_leaves_out_what_may_be_large,
                 each_part_of_a_filter_narrows_a_list,
@@ -332,16 +382,20 @@ macro_rules! conformance {
                 a_walk_by_state_shows_what_stays_in_it_while_others_leave_it,
                 a_walk_by_a_waiting_or_finished_state_shows_what_stays_in_it,
                 a_cursor_that_the_store_did_not_make_is_invalid,
-            }
-            documents {
+        } }
+    };
+    (documents of $subject:ty) => {
+        $crate::rules! { $subject; documents {
                 a_new_document_is_written_once_and_its_version_grows,
                 a_write_with_an_outdated_version_changes_nothing,
                 a_document_is_removed_under_its_version_only,
                 of_many_writers_at_once_one_wins,
                 documents_of_a_class_come_by_key_in_pages,
                 a_document_comes_back_letter_for_letter,
-            }
-            bytes {
+        } }
+    };
+    (bytes of $subject:ty) => {
+        $crate::rules! { $subject; bytes {
                 payloads_come_back_byte_for_byte,
                 results_come_back_byte_for_byte,
                 the_largest_payload_and_result_come_back_byte_for_byte,
@@ -351,8 +405,10 @@ macro_rules! conformance {
                 an_error_text_comes_back_as_it_was_said,
                 an_error_text_over_its_limit_is_cut_and_not_refused,
                 a_get_brings_only_the_parts_asked_for_and_keeps_the_order,
-            }
-            history {
+        } }
+    };
+    (history of $subject:ty) => {
+        $crate::rules! { $subject; history {
                 the_happy_path_is_told_without_an_entry,
                 every_ending_but_success_is_told_with_its_run,
                 every_failure_keeps_its_error,
@@ -364,8 +420,10 @@ macro_rules! conformance {
                 a_completion_is_still_told_after_a_rerun,
                 snoozes_in_a_row_fold_into_one_entry_with_a_count,
                 a_refused_report_leaves_no_entry,
-            }
-            presence {
+        } }
+    };
+    (presence of $subject:ty) => {
+        $crate::rules! { $subject; presence {
                 a_worker_is_told_its_order_in_every_beat_until_it_changes,
                 an_order_to_an_unknown_worker_is_not_found,
                 an_order_to_a_worker_that_is_gone_is_not_found,
@@ -376,8 +434,10 @@ macro_rules! conformance {
                 workers_are_told_by_id,
                 progress_is_kept_with_its_time_and_starts_anew_with_each_run,
                 progress_is_forgotten_when_a_task_is_pending_again,
-            }
-            wait {
+        } }
+    };
+    (wait of $subject:ty) => {
+        $crate::rules! { $subject; wait {
                 a_cancel_request_wakes_the_worker_that_runs_the_task,
                 an_order_to_a_worker_wakes_it,
                 orders_to_others_wake_no_worker,
@@ -400,21 +460,24 @@ macro_rules! conformance {
                 a_wait_for_a_task_that_is_gone_ends_at_once,
                 a_failure_that_is_retried_does_not_end_a_wait,
                 a_wait_that_is_dropped_takes_no_wake_up_from_others,
-            }
-            broadcast {
+        } }
+    };
+    (broadcast of $subject:ty) => {
+        $crate::rules! { $subject; broadcast {
                 messages_reach_all_who_listen_here_and_elsewhere_in_order,
                 who_subscribes_later_hears_what_comes_then,
                 a_message_that_is_too_long_is_refused_with_all_others,
                 who_does_not_read_finds_a_gap_and_holds_up_nobody,
-            }
-            profile {
+        } }
+    };
+    (profile of $subject:ty) => {
+        $crate::rules! { $subject; profile {
                 broadcasts_work_or_are_unsupported_as_the_profile_says,
                 the_profile_names_the_store_and_its_limits,
                 a_ping_tells_the_stores_time_and_finds_no_problem,
                 a_shared_store_shows_the_same_data_everywhere,
                 a_dedicated_handle_beats_for_workers_of_the_store,
-            }
-        }
+        } }
     };
 }
 
@@ -446,9 +509,14 @@ mod tests {
     fn every_rule_is_in_the_table_of_contents() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
         let contents = include_str!("conformance.rs");
+        let (_, topics) = contents.split_once("            $subject;\n").unwrap();
+        let (topics, _) = topics.split_once('}').unwrap();
+        let topics: Vec<_> = topics.split(',').map(str::trim).collect();
         for file in std::fs::read_dir(folder).unwrap() {
             let path = file.unwrap().path();
             let text = std::fs::read_to_string(&path).unwrap();
+            let topic = path.file_stem().unwrap().to_str().unwrap();
+            assert!(topics.contains(&topic), "{topic} is not listed");
             for line in text.lines() {
                 let Some(rest) = line.strip_prefix("pub async fn ") else {
                     continue;

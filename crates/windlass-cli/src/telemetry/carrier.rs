@@ -9,8 +9,8 @@ use opentelemetry_http::{HttpClient, HttpError, Request, Response};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::caller::{certificates, innermost};
-use crate::exit::{Code, Done, Failure};
+use crate::caller::{http_client, innermost};
+use crate::exit::Done;
 
 /// How often the same trouble is told.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -31,18 +31,7 @@ impl Carrier {
         certificate: Option<&Path>,
         runtime: Handle,
     ) -> Done<Self> {
-        // Refused only when it was set before, which is just as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder()
-            .timeout(timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy();
-        if let Some(path) = certificate {
-            http = http.tls_certs_only(certificates(path)?);
-        }
-        let http = http
-            .build()
-            .map_err(|cause| Failure::new(Code::Error, format!("set up HTTP: {cause}")))?;
+        let http = http_client(certificate, Some(timeout))?;
         Ok(Self { http, runtime, complained: Mutex::new(None) })
     }
 

@@ -43,12 +43,16 @@ struct Written<'a> {
 
 impl Told {
     fn new(boot: &str, number: u64, event: Event) -> Self {
-        let id = format!("{boot}-{number}");
+        let id = id(boot, number);
         let written =
             Written { kind: event.kind, timestamp: event.at, id: &id, data: &event.subject };
         let json = serde_json::to_vec(&written).expect("an event is plain JSON").into();
         Self { id, event, json, number }
     }
+}
+
+fn id(boot: &str, number: u64) -> String {
+    format!("{boot}-{number}")
 }
 
 pub(crate) struct Board {
@@ -89,6 +93,11 @@ pub(crate) struct Place {
 impl Board {
     pub(crate) fn new(boot: String) -> Self {
         Self { boot, ring: VecDeque::new(), last: 0, lines: HashMap::new(), ring_max: RING_MAX }
+    }
+
+    /// The id of the event of a number, be it one that nobody was told.
+    pub(crate) fn id(&self, number: u64) -> String {
+        id(&self.boot, number)
     }
 
     /// What one who listens is told in place of what is missing after an event.

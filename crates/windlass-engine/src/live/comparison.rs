@@ -58,12 +58,11 @@ impl Comparison {
     }
 
     fn queues(&mut self, figures: &Figures, is_first: bool, events: &mut Vec<Event>) {
-        let mut depths = 0;
+        let (mut depths, mut before) = (0, std::mem::take(&mut self.queues));
         for record in &figures.queues {
-            let name = record.name.as_str();
             let tell = |kind| event(kind, figures.now, Subject::Queue(queue(record)));
-            let before = self.queues.get(name);
-            let was_paused = before.is_some_and(|before| before.is_paused);
+            let before = before.remove(record.name.as_str());
+            let was_paused = before.as_ref().is_some_and(|before| before.is_paused);
             if was_paused != record.is_paused && !is_first {
                 let kind = match record.is_paused {
                     true => EventKind::QueuePaused,
@@ -79,11 +78,9 @@ impl Comparison {
             }
             let is_paused = record.is_paused;
             if let Some(counts) = counts {
-                self.queues.insert(name.to_owned(), Seen { is_paused, counts });
+                self.queues.insert(record.name.as_str().to_owned(), Seen { is_paused, counts });
             }
         }
-        self.queues
-            .retain(|name, _| figures.queues.iter().any(|record| record.name.as_str() == name));
     }
 }
 

@@ -24,40 +24,32 @@ pub(crate) struct TaskEvent {
     pub(crate) task: EventTask,
 }
 
-/// A task on its way into the store: what an event tells of it.
-pub(crate) struct Sketch {
-    task: EventTask,
-}
-
-impl Sketch {
-    pub(crate) fn of(task: &NewTask) -> Self {
-        let state = match task.when {
-            When::Now => State::Pending,
-            When::After(_) | When::At(_) => State::Scheduled,
-        };
-        Self {
-            task: EventTask {
-                id: task.id.clone(),
-                kind: task.kind.clone(),
-                queue: task.queue.clone(),
-                priority: task.priority,
-                epoch: None,
-                more: EventDetails { state: Some(state), ..EventDetails::default() },
-            },
-        }
+/// A task on its way into the store: what an event will tell of it.
+pub(crate) fn submitting(task: &NewTask) -> EventTask {
+    let state = match task.when {
+        When::Now => State::Pending,
+        When::After(_) | When::At(_) => State::Scheduled,
+    };
+    EventTask {
+        id: task.id.clone(),
+        kind: task.kind.clone(),
+        queue: task.queue.clone(),
+        priority: task.priority,
+        epoch: None,
+        more: EventDetails { state: Some(state), ..EventDetails::default() },
     }
 }
 
 /// Tasks that are new.
 pub(crate) fn submitted(
-    sketches: Vec<Sketch>,
+    tasks: Vec<EventTask>,
     told: &[Inserted],
     now: Timestamp,
 ) -> Vec<TaskEvent> {
-    let new = sketches.into_iter().zip(told).filter(|(_, told)| told.is_new());
-    new.map(|(mut sketch, _)| {
-        sketch.task.more.created_at = Some(now);
-        plain(EventKind::TaskSubmitted, now, sketch.task)
+    let new = tasks.into_iter().zip(told).filter(|(_, told)| told.is_new());
+    new.map(|(mut task, _)| {
+        task.more.created_at = Some(now);
+        plain(EventKind::TaskSubmitted, now, task)
     })
     .collect()
 }

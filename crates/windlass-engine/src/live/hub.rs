@@ -5,18 +5,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use windlass_core::event::{Event, EventKind, Subject};
-use windlass_core::{Clock, Error, ErrorKind, Reason, Result, Store, SystemClock, Timestamp};
+use windlass_core::{Error, ErrorKind, Reason, Result, Store};
 
 use super::board::{Board, Place, Since, Told};
 use super::filter::EventFilter;
 use super::happening::TaskEvent;
 use super::keeper;
 use super::packet::Marks;
+use crate::store_clock::StoreClock;
 
 /// Those who listen at the same time.
 const LISTENERS_MAX: usize = 5_000;
@@ -75,8 +76,7 @@ impl Hub {
     /// Takes what happened in this process.
     pub(crate) fn push(&self, events: Vec<TaskEvent>, marks: Marks) {
         let mut inbox = self.inbox.lock();
-        inbox.marks.has_gap |= marks.has_gap;
-        inbox.marks.has_look |= marks.has_look;
+        inbox.marks.add(marks);
         if inbox.events.len() + events.len() > INBOX_MAX {
             inbox.events.clear();
             inbox.marks.has_gap = true;
@@ -213,6 +213,12 @@ impl Listener {
         told
     }
 
+    /// Up to where it has heard everything, as the id of an event: whoever comes back with it misses nothing, or is
+    /// told of a gap.
+    pub fn place(&self) -> String {
+        self.seat.0.board.lock().id(self.place.seen)
+    }
+
     /// Wants other events from now on: after those that it has heard, or after the event of an id.
     pub fn refilter(&mut self, filter: &EventFilter, since: Option<&str>) -> Result<()> {
         let since = since.map_or(Since::Number(self.place.seen), Since::Id);
@@ -227,24 +233,5 @@ impl Listener {
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Listener")
-    }
-}
-
-/// The store's clock, as far as it is known here.
-#[derive(Default)]
-pub(crate) struct StoreClock {
-    ahead_ms: AtomicI64,
-}
-
-impl StoreClock {
-    /// Notes what the store's clock shows.
-    pub(crate) fn hear(&self, now: Timestamp) {
-        let ahead = now.as_millis() - SystemClock.now().as_millis();
-        self.ahead_ms.store(ahead, Ordering::Relaxed);
-    }
-
-    pub(crate) fn now(&self) -> Timestamp {
-        let ahead = self.ahead_ms.load(Ordering::Relaxed);
-        Timestamp::from_millis(SystemClock.now().as_millis().saturating_add(ahead))
     }
 }

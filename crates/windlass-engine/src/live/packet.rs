@@ -31,6 +31,13 @@ pub(crate) struct Marks {
     pub(crate) has_look: bool,
 }
 
+impl Marks {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.has_gap |= other.has_gap;
+        self.has_look |= other.has_look;
+    }
+}
+
 /// Room for what stands around events.
 const FRAME_BYTES: usize = 200;
 

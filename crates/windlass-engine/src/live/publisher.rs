@@ -174,8 +174,7 @@ impl Drop for Drive {
 
 impl Waiting {
     fn add(&mut self, events: Vec<TaskEvent>, marks: Marks) {
-        self.marks.has_gap |= marks.has_gap;
-        self.marks.has_look |= marks.has_look;
+        self.marks.add(marks);
         if self.events.len() + events.len() > WAITING_MAX {
             self.lose();
         } else if self.events.is_empty() {

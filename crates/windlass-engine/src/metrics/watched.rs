@@ -68,10 +68,10 @@ impl Store for Watched {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
         let sort = |task: &NewTask| (task.queue.clone(), task.kind.clone(), task.priority);
         let sorts: Vec<_> = tasks.iter().map(sort).collect();
-        let sketches = self.live.inserting(&tasks);
+        let to_be_told = self.live.inserting(&tasks);
         let told = self.timed("insert", self.inner.insert(tasks)).await?;
         self.metrics.submitted(&sorts, &told);
-        self.live.inserted(sketches, &told);
+        self.live.inserted(to_be_told, &told);
         Ok(told)
     }
 

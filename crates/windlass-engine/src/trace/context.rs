@@ -54,6 +54,12 @@ pub fn follow(span: &Span, traceparent: &str) {
     }
 }
 
+/// Begins a span that has just been made: in the trace of this context if there is one that can be read, or else in a
+/// new one. False where OpenTelemetry does not know the span.
+pub(super) fn begin(span: &Span, traceparent: Option<&str>) -> bool {
+    span.set_parent(traceparent.and_then(read).unwrap_or_default()).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,11 @@ use windlass_core::{Claimed, Ending, Epoch, Store, TaskRecord, WorkerId};
 use super::{context, ids};
 
 /// The span of a run.
-pub(crate) struct Run(Span);
+pub(crate) struct Run {
+    span: Span,
+    /// OpenTelemetry knows it. If not, everything that only a collector would see is left out.
+    is_traced: bool,
+}
 
 impl Run {
     /// Begins it, in the trace of the task.
@@ -26,11 +30,10 @@ impl Run {
             id = %task.id, kind = %task.kind, queue = %task.queue, attempt = task.attempts,
             otel.name = %format_args!("process {}", task.kind), otel.kind = "consumer",
         );
-        if span.is_disabled() {
-            return Self(span);
-        }
-        if let Some(traceparent) = &task.spec.extras.traceparent {
-            context::follow(&span, traceparent);
+        let traceparent = task.spec.extras.traceparent.as_deref();
+        let is_traced = !span.is_disabled() && context::begin(&span, traceparent);
+        if !is_traced {
+            return Self { span, is_traced };
         }
         span.set_attribute("messaging.system", "windlass");
         span.set_attribute("messaging.operation.type", "process");
@@ -51,16 +54,19 @@ impl Run {
         if task.attempts > 1 && own.is_sampled() && is_ours {
             tokio::spawn(link_to_previous(span.clone(), own, task.clone(), Arc::clone(store)));
         }
-        Self(span)
+        Self { span, is_traced }
     }
 
     pub(crate) fn span(&self) -> &Span {
-        &self.0
+        &self.span
     }
 
     /// Tells how it ended.
     pub(crate) fn end(self, ending: &Ending) {
-        let Self(span) = self;
+        let Self { span, is_traced } = self;
+        if !is_traced {
+            return;
+        }
         let (outcome, error) = told(ending);
         span.set_attribute("windlass.outcome", outcome);
         if let Some(error) = error {

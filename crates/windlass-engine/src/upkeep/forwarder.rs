@@ -13,7 +13,7 @@ pub(super) async fn forward(desk: Desk) {
         let store = &desk.link.store;
         let report = desk.until_done("promote", |duty| store.promote(duty)).await;
         let due = report.and_then(|report| report.next_due);
-        let sleep = due.map_or(SLEEP_MAX, |at| at.since(desk.link.store_now()));
+        let sleep = due.map_or(SLEEP_MAX, |at| at.since(desk.link.clock.now()));
         desk.pause(sleep.clamp(SLEEP_MIN, SLEEP_MAX)).await;
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn clean(desk: Desk) {
                 false => Rolled::Minutes,
             };
             statistics_rounds += 1;
-            if let Err(error) = roll_up(store, desk.link.store_now(), depth, &desk.stop).await {
+            if let Err(error) = roll_up(store, desk.link.clock.now(), depth, &desk.stop).await {
                 tracing::warn!(error = error.chain(), "could not add up statistics");
             }
         }
@@ -70,7 +70,7 @@ async fn remove_audit_piece(desk: &Desk, limit: usize) -> Result<usize> {
     let (store, mut count) = (&desk.link.store, 0);
     let query = DocQuery::Class { class: AUDIT.into(), after: None, limit };
     let documents = store.load(query).await?;
-    let end = desk.link.store_now().before(AUDIT_AGE);
+    let end = desk.link.clock.now().before(AUDIT_AGE);
     for Document { class, key, version, .. } in
         documents.into_iter().filter(|document| document.updated_at < end)
     {
@@ -84,7 +84,7 @@ async fn remove_audit_piece(desk: &Desk, limit: usize) -> Result<usize> {
 async fn delete_dead_letters(desk: &Desk, age: std::time::Duration) {
     let filter = Filter {
         states: vec![State::DeadLetter],
-        finished_before: Some(desk.link.store_now().before(age)),
+        finished_before: Some(desk.link.clock.now().before(age)),
         ..Filter::default()
     };
     let mut cursor = None;

@@ -47,9 +47,14 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Ends when the caller would not be let in any more.
-    pub(crate) async fn ended(&self, shared: &Shared) {
-        shared.keyring().dismissed(self.arrival, self.presented.as_ref()).await;
+    /// Ends when the caller would not be let in any more; never where it needed no admission.
+    pub(crate) async fn ended(admission: Option<&Self>, shared: &Shared) {
+        match admission {
+            Some(Self { arrival, presented }) => {
+                shared.keyring().dismissed(*arrival, presented.as_ref()).await;
+            }
+            None => std::future::pending().await,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use futures_util::SinkExt;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, timeout};
+use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
 use windlass_engine::{Listener, Told};
 
@@ -35,8 +36,10 @@ pub(crate) struct Guest {
 
 /// Why it ends.
 enum End {
-    /// The client has gone, or takes nothing.
+    /// The client takes nothing.
     Gone,
+    /// The client has said goodbye; that is answered.
+    Left,
     /// It is told why.
     Told(CloseFrame),
 }
@@ -49,14 +52,20 @@ impl Guest {
             () = self.dismissed.cancelled() => told(close_code::POLICY, "the token is good no longer"),
             () = self.stopping.cancelled() => told(close_code::AWAY, "the server stops"),
         };
-        if let End::Told(frame) = end {
-            let goodbye = async {
+        let frame = match end {
+            End::Gone => return,
+            End::Left => None,
+            End::Told(frame) => Some(frame),
+        };
+        let goodbye = async {
+            if let Some(frame) = frame {
                 // A client that is gone already needs none.
                 let _ = socket.send(Message::Close(Some(frame))).await;
-                while let Some(Ok(_)) = socket.recv().await {}
-            };
-            let _ = timeout(GOODBYE, goodbye).await;
-        }
+            }
+            // The answer to a goodbye is sent on the way.
+            while let Some(Ok(_)) = socket.recv().await {}
+        };
+        let _ = timeout(GOODBYE, goodbye).await;
     }
 }
 
@@ -100,7 +109,9 @@ async fn converse(socket: &mut WebSocket, mut listener: Listener, caller: &Calle
                         return told(close_code::UNSUPPORTED, "messages are JSON in text");
                     }
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                    Some(Ok(Message::Close(_)) | Err(_)) | None => return End::Gone,
+                    Some(Ok(Message::Close(_))) => return End::Left,
+                    Some(Err(error)) => return broken(error),
+                    None => return End::Gone,
                 }
             }
             _ = ping.tick() => {
@@ -128,6 +139,20 @@ fn obey(listener: &mut Listener, message: &str, caller: &Caller) -> Result<(), S
     let wish = Wish::of_message(message, caller).map_err(|problem| problem.detail().to_owned())?;
     let done = listener.refilter(&wish.filter, wish.since.as_deref());
     done.map_err(|error| error.to_string())
+}
+
+/// The end of a client that breaks the protocol, or is gone.
+fn broken(error: axum::Error) -> End {
+    match error.into_inner().downcast_ref() {
+        Some(tungstenite::Error::Capacity(_)) => {
+            told(close_code::SIZE, &format!("a message has at most {MESSAGE_BYTES_MAX} bytes"))
+        }
+        Some(tungstenite::Error::Utf8(_)) => told(close_code::INVALID, "a text must be UTF-8"),
+        Some(tungstenite::Error::Protocol(_)) => {
+            told(close_code::PROTOCOL, "that is not how WebSockets talk")
+        }
+        _ => End::Gone,
+    }
 }
 
 fn told(code: u16, reason: &str) -> End {

@@ -15,8 +15,8 @@ use crate::app::Shared;
 
 /// How often a client is sent something, so that neither it nor anything between takes the silence for an end.
 const SIGN_EVERY: Duration = Duration::from_secs(15);
-/// What a browser is to wait before it connects again.
-const HEAD: &str = "retry: 2000\n\n";
+/// What a browser is to wait before it connects again, in ms.
+const RETRY_MS: u32 = 2_000;
 const SIGN: &str = ":\n\n";
 
 /// A stream of events.
@@ -35,12 +35,6 @@ impl Stream {
     pub(crate) fn body(self) -> Body {
         let Self { shared, mut listener, admission, stopping, ends_at } = self;
         let ended = async move {
-            let dismissed = async {
-                match &admission {
-                    Some(admission) => admission.ended(&shared).await,
-                    None => std::future::pending().await,
-                }
-            };
             let over = async {
                 match ends_at {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -48,12 +42,14 @@ impl Stream {
                 }
             };
             tokio::select! {
-                () = dismissed => {}
+                () = Admission::ended(admission.as_ref(), &shared) => {}
                 () = over => {}
                 () = stopping.cancelled() => {}
             }
         };
-        let mut first = BytesMut::from(HEAD);
+        // With an id, so that whoever is cut off before the first event is told of what it missed.
+        let head = format!("retry: {RETRY_MS}\nid: {}\n\n", listener.place());
+        let mut first = BytesMut::from(head.as_str());
         listener.take().iter().for_each(|told| write(told, &mut first));
         let begun = (Some(first.freeze()), listener, Box::pin(ended));
         let body = stream::unfold(begun, async |(first, mut listener, mut ended)| {

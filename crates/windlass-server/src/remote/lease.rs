@@ -137,12 +137,12 @@ pub(super) async fn wait_for_tasks(
 pub(super) async fn renew(shared: &Shared, worker: &WorkerId) -> Outcome<Control> {
     let settings = &shared.client().config().worker;
     let known = shared.remote().with(worker, |known| {
-        let is_due = known.should_beat(settings.heartbeat, settings.lease);
-        (is_due, known.mark(), known.card.clone())
+        (known.should_beat(settings.heartbeat, settings.lease), known.mark())
     });
-    let (is_due, mark, card) = known.ok_or_else(|| unknown(worker))?;
+    let (is_due, mark) = known.ok_or_else(|| unknown(worker))?;
     if is_due || may_have_orders(shared, worker, mark) {
-        beat(shared, worker, card, Sign::default()).await?;
+        let card = shared.remote().with(worker, |known| known.card.clone());
+        beat(shared, worker, card.ok_or_else(|| unknown(worker))?, Sign::default()).await?;
     }
     shared.remote().with(worker, |known| known.control()).ok_or_else(|| unknown(worker))
 }

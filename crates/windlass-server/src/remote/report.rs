@@ -64,9 +64,9 @@ pub(crate) async fn report(
         Some(ask) => introduce(shared, ask).await.ok().zip(ask.clone().into()),
         None => None,
     };
-    let (mut applied, handed) =
-        apply(shared, &worker, transitions.clone(), asking.as_ref()).await?;
-    refuse_late_successes(shared, &transitions, &mut applied).await?;
+    let successes: Vec<_> = transitions.iter().map(success).collect();
+    let (mut applied, handed) = apply(shared, &worker, transitions, asking.as_ref()).await?;
+    refuse_late_successes(shared, &successes, &mut applied).await?;
     let mut applied = applied.into_iter();
     let outcomes = results.into_iter().zip(runs).map(|(said, run)| {
         // What nobody has a record of cannot be asked about.
@@ -145,27 +145,31 @@ fn transition(shared: &Shared, run: &Run, said: &Said) -> Transition {
     }
 }
 
+/// The lease of a run that has succeeded.
+fn success(transition: &Transition) -> Option<Lease> {
+    (transition.next.state == State::Completed).then(|| transition.lease.clone())
+}
+
 /// A lease may have been ended by another than its worker: the server does so when a run is over its time. A success
 /// that is reported then is not stored, and its worker must not believe so.
 async fn refuse_late_successes(
     shared: &Shared,
-    transitions: &[Transition],
+    successes: &[Option<Lease>],
     applied: &mut [Applied],
 ) -> Outcome<()> {
-    let is_doubtful = |(transition, applied): &(&Transition, &mut Applied)| {
-        **applied == Applied::Already && transition.next.state == State::Completed
-    };
-    let doubtful: Vec<_> = transitions.iter().zip(applied).filter(is_doubtful).collect();
+    let doubtful = successes.iter().zip(applied).filter(|(_, told)| **told == Applied::Already);
+    let doubtful: Vec<_> =
+        doubtful.filter_map(|(lease, told)| Some((lease.as_ref()?, told))).collect();
     if doubtful.is_empty() {
         return Ok(());
     }
-    let ids = doubtful.iter().map(|(transition, _)| transition.lease.task.clone()).collect();
+    let ids = doubtful.iter().map(|(lease, _)| lease.task.clone()).collect();
     let records = shared.store().get(GetParams { ids, parts: Parts::NONE }).await?;
-    for ((transition, applied), record) in doubtful.into_iter().zip(records) {
+    for ((lease, told), record) in doubtful.into_iter().zip(records) {
         // One that is gone, or has run again since, tells nothing of this run.
-        let its = record.filter(|record| record.epoch == Some(transition.lease.epoch));
+        let its = record.filter(|record| record.epoch == Some(lease.epoch));
         if its.is_some_and(|record| record.state != State::Completed) {
-            *applied = Applied::Refused(Refusal::LeaseLost);
+            *told = Applied::Refused(Refusal::LeaseLost);
         }
     }
     Ok(())

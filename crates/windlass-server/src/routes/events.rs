@@ -134,21 +134,13 @@ pub(super) async fn socket(
         let mut served = apart(guest.serve(socket, listener));
         tokio::select! {
             _ = &mut served => {}
-            () = ended(admission.as_ref(), &shared) => {
+            () = Admission::ended(admission.as_ref(), &shared) => {
                 dismissed.cancel();
                 let _ = served.await;
             }
         }
         drop((presence, seat));
     }))
-}
-
-/// Ends when the caller would not be let in any more.
-async fn ended(admission: Option<&Admission>, shared: &Shared) {
-    match admission {
-        Some(admission) => admission.ended(shared).await,
-        None => std::future::pending().await,
-    }
 }
 
 fn token(stop: Option<Extension<Stopping>>) -> CancellationToken {

@@ -130,10 +130,11 @@ fn read_all(
             Ok(items.into_iter().map(|item| one(item.get().as_bytes())).collect())
         }
         Media::Ndjson => {
-            let lines = body.bytes.split(|byte| *byte == b'\n');
-            let lines: Vec<_> = lines.filter(|line| !line.trim_ascii().is_empty()).collect();
+            let lines = body.bytes.split(|byte| *byte == b'\n').zip(1_usize..);
+            let lines: Vec<_> = lines.filter(|(line, _)| !line.trim_ascii().is_empty()).collect();
             check_count(lines.len())?;
-            Ok(lines.into_iter().map(one).collect())
+            let read = |(line, number)| one(line).map_err(|problem| problem.in_line(number));
+            Ok(lines.into_iter().map(read).collect())
         }
         Media::Absent => Err(Problem::new(Slug::MalformedJson, "the body is empty: send JSON")),
         Media::Other => Err(body::not_json()),

@@ -10,6 +10,8 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::client::Response;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 use windlass_server::Bounds;
@@ -158,15 +160,19 @@ async fn what_is_no_wish_ends_the_conversation() {
         (Message::text("hello"), 1008),
         (Message::text(r#"{"filter":1}"#), 1008),
         (Message::binary(vec![1, 2, 3]), 1003),
+        (Message::text("x".repeat(5_000)), 1009),
+        (Message::Frame(Frame::message(vec![0xff], OpCode::Data(Data::Text), true)), 1007),
+        (Message::Frame(Frame::message(vec![0], OpCode::Data(Data::Continue), true)), 1002),
     ] {
         let mut socket = open(&server, "?queue=none").await;
         socket.0.send(message).await.unwrap();
         assert_eq!(u16::from(socket.end().await.code), code);
     }
+    // A goodbye is answered.
     let mut socket = open(&server, "?queue=none").await;
-    let _ = socket.0.send(Message::text("x".repeat(5_000))).await;
-    let end = timeout(SOON, async { while let Some(Ok(_)) = socket.0.next().await {} }).await;
-    assert!(end.is_ok(), "a message that is too long ends it");
+    let goodbye = CloseFrame { code: 1000.into(), reason: "".into() };
+    socket.0.send(Message::Close(Some(goodbye))).await.unwrap();
+    assert_eq!(u16::from(socket.end().await.code), 1000);
     let (_, answer) = server.send("GET", "/ws", "", "").await;
     answer.is_problem(426, "upgrade-required");
     for query in ["subscribe=odd", "since=1&since=2", "colour=red", "for=x"] {
@@ -281,6 +287,11 @@ async fn a_stream_tells_the_same_and_goes_on_after_the_last_event_seen() {
     };
     let rest = again(&header).await;
     assert!(rest.contains(r#""queue":"b""#) && !rest.contains(r#""queue":"a""#), "{rest}");
+    // Who was told nothing yet can go on from where it began.
+    let begun = answer.text.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    assert_ne!(begun, line);
+    let rest = again(&format!("last-event-id: {begun}\r\n")).await;
+    assert!(rest.contains(r#""queue":"a""#) && rest.contains(r#""queue":"b""#), "{rest}");
     let rest = again("last-event-id: odd\r\n").await;
     assert!(rest.contains(r#""type":"gap""#), "{rest}");
     server.stop().await;

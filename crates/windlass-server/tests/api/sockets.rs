@@ -89,6 +89,11 @@ async fn a_strange_host_is_forbidden() {
     let text =
         server.raw(b"GET / HTTP/1.1\r\nhost: localhost:1\r\nconnection: close\r\n\r\n").await;
     assert_eq!(parse(&text).1.status, 200);
+    // Checks of load balancers may name none.
+    let text = server.raw(b"GET /healthz HTTP/1.0\r\n\r\n").await;
+    assert_eq!(parse(&text).1.status, 200);
+    let text = server.raw(b"DELETE /api/v1/tasks/x HTTP/1.0\r\n\r\n").await;
+    parse(&text).1.is_problem(403, "forbidden");
     server.stop().await;
 }
 
@@ -140,7 +145,9 @@ async fn lines_are_a_batch() {
     let media = "content-type: application/x-ndjson\r\n";
     let answer = server.send("POST", "/api/v1/tasks/batch", media, lines).await.1.is(200);
     assert_eq!((&answer["created"], &answer["failed"]), (&2.into(), &2.into()), "{answer}");
-    assert_eq!(answer["results"][1]["error"]["status"], 400, "{answer}");
+    let broken = &answer["results"][2]["error"];
+    assert_eq!((&broken["status"], &broken["line"]), (&400.into(), &4.into()), "{answer}");
+    assert!(broken["detail"].as_str().is_some_and(|text| text.contains("line 4")), "{answer}");
     server.stop().await;
 }
 

@@ -95,6 +95,17 @@ local function put(reference)
   end
 end
 
+-- Moves the next reference of a list to another; what is gone is left out.
+local function move_next(list, to)
+  while true do
+    local reference = call('RPOPLPUSH', list, to)
+    if not reference or call('SREM', stem .. 'gone', row_of(reference)) == 0 then
+      return reference
+    end
+    call('LPOP', to)
+  end
+end
+
 -- Wakes one who waits for a queue.
 local function ring(queue)
   local bell = stem .. 'bell:' .. queue

@@ -8,7 +8,7 @@
 --   where nothing was found, a reference of another worker that may leave a rest, or nothing; then the number of its quota
 --   and each reference...}; what the worker had already has the number 0
 local worker, left, suspects = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local taken, held = stem .. 'taken:' .. worker, stem .. 'held:' .. worker
+local taken, moved, held = stem .. 'taken:' .. worker, stem .. 'moved:' .. worker, stem .. 'held:' .. worker
 
 local at = 6
 for _ = 1, tonumber(ARGV[5]) do
@@ -17,7 +17,8 @@ for _ = 1, tonumber(ARGV[5]) do
   if how == 'finished' then
     call('LREM', held, 1, reference)
   else
-    local was_ours = call('LREM', taken, 1, reference) > 0
+    -- What was fetched for the worker may have been claimed without a take.
+    local was_ours = call('LREM', taken, 1, reference) > 0 or call('LREM', moved, 1, reference) > 0
     call('SREM', stem .. 'splitting', reference)
     if how == 'claimed' then
       call('LPUSH', held, reference)
@@ -30,17 +31,6 @@ for _ = 1, tonumber(ARGV[5]) do
   end
 end
 
--- Moves the next reference of a list to the worker's own; what is gone is left out.
-local function next_of(list)
-  while true do
-    local reference = call('RPOPLPUSH', list, taken)
-    if not reference or call('SREM', stem .. 'gone', row_of(reference)) == 0 then
-      return reference
-    end
-    call('LPOP', taken)
-  end
-end
-
 local found = { call('EXISTS', stem .. 'beat:' .. worker), '' }
 for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}) do
   found[#found + 1] = 0
@@ -48,9 +38,8 @@ for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}
   left = left - size_of(reference)
 end
 -- Also not by one who only tells what became of others.
-local moved = stem .. 'moved:' .. worker
 while at <= #ARGV and left > 0 do
-  local reference = next_of(moved)
+  local reference = move_next(moved, taken)
   if not reference then
     break
   end
@@ -72,7 +61,7 @@ while at <= #ARGV do
     local list, is_suspect = stem .. 'l:' .. ARGV[i], lane % 2 == 1
     asked[ARGV[i]] = not paused[queue]
     while quota > 0 and not paused[queue] and (not is_suspect or suspects > 0) do
-      local reference = next_of(list)
+      local reference = move_next(list, taken)
       if not reference then
         break
       end

@@ -7,8 +7,12 @@
 --     $13 the only range to take, by its first number, or NULL
 -- out: token, now, ranges locked, order, position, then the task's columns and its fate; with the last task of a range
 --     of which a rest was left also the last number of that rest, and the transaction; since when it was pending
+-- Lines with --+ are for stores with brokers: what triggers do for other statements is done here at less cost.
 WITH
-time AS MATERIALIZED (SELECT clock($1::int8) AS now, set_config('windlass.claims', 'on', true) AS claims),
+time AS MATERIALIZED (
+  SELECT clock($1::int8) AS now, set_config('windlass.claims', 'on', true) AS claims
+  --+ , set_config('windlass.notes', 'own', true) AS notes
+),
 me AS MATERIALIZED (
   SELECT w.number FROM worker AS w
   WHERE w.id = $2::text AND w.gone_at IS NULL AND w.lease_until > (SELECT now FROM time)
@@ -71,6 +75,13 @@ rest AS (
   INSERT INTO ready (position, lo, hi, since, queue, lane, bits)
   SELECT position, last + 1, hi, since, queue, lane, bits FROM taken WHERE last < hi
 ),
+--+ noted AS (
+--+   INSERT INTO outbox (xact, made_at, position, lo, hi, queue, lane)
+--+   SELECT pg_current_xact_id()::text::int8, clock(NULL), position, last + 1, hi, queue, lane FROM taken WHERE last < hi
+--+ ),
+--+ counted_rows AS (
+--+   INSERT INTO ready_count (queue, lane, rows) SELECT queue, lane, -count(*) FROM taken WHERE last = hi GROUP BY 1, 2
+--+ ),
 leased AS (
   INSERT INTO lease (token, claimed_at, worker, los, positions, sinces, ranges)
   SELECT nextval('token_seq') * 2 + bool_or(t.bits & 2 <> 0)::int4, (SELECT now FROM time), (SELECT number FROM sure),

@@ -4,8 +4,12 @@
 --            $9 timeout_ms, $10 retention_ms, $11 extras, $12 payload
 --     ranges of them, in order: $13 queue, $14 lane, $15 lo, $16 hi
 -- out: of each range: transaction, position, lo, hi, queue, lane
+-- Lines with --+ are for stores with brokers: what triggers do for other statements is done here at less cost.
 WITH
-time AS MATERIALIZED (SELECT clock($1::int8) AS now),
+time AS MATERIALIZED (
+  SELECT clock($1::int8) AS now
+  --+ , set_config('windlass.notes', 'own', true) AS notes
+),
 stored AS (
   INSERT INTO task (
     seq, stamp, created_at, run_at, timeout_ms, retention_ms, queue, kind, max_retries, max_crashes,
@@ -25,8 +29,18 @@ counted AS (
   SELECT u.queue, u.lane / 2, sum(u.hi - u.lo + 1)
   FROM unnest($13::int4[], $14::int2[], $15::int8[], $16::int8[]) AS u (queue, lane, lo, hi)
   GROUP BY 1, 2
+),
+made AS (
+  INSERT INTO ready (position, lo, hi, since, queue, lane, bits)
+  SELECT nextval('position_seq'), u.lo, u.hi, (SELECT now FROM time), u.queue, u.lane, 0
+  FROM unnest($13::int4[], $14::int2[], $15::int8[], $16::int8[]) AS u (queue, lane, lo, hi)
+  RETURNING position, lo, hi, queue, lane
 )
-INSERT INTO ready (position, lo, hi, since, queue, lane, bits)
-SELECT nextval('position_seq'), u.lo, u.hi, (SELECT now FROM time), u.queue, u.lane, 0
-FROM unnest($13::int4[], $14::int2[], $15::int8[], $16::int8[]) AS u (queue, lane, lo, hi)
-RETURNING pg_current_xact_id()::text::int8, position, lo, hi, queue, lane
+--+ , noted AS (
+--+   INSERT INTO outbox (xact, made_at, position, lo, hi, queue, lane)
+--+   SELECT pg_current_xact_id()::text::int8, clock(NULL), m.position, m.lo, m.hi, m.queue, m.lane FROM made AS m
+--+ ),
+--+ counted_rows AS (
+--+   INSERT INTO ready_count (queue, lane, rows) SELECT m.queue, m.lane, count(*) FROM made AS m GROUP BY 1, 2
+--+ )
+SELECT pg_current_xact_id()::text::int8, m.position, m.lo, m.hi, m.queue, m.lane FROM made AS m

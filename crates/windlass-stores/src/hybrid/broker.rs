@@ -1,6 +1,10 @@
 //! One broker: a Redis that carries references. It may go away at any time; whoever notices counts it as
 //! away until it answers again.
 
+mod away;
+mod listening;
+mod settling;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,28 +13,27 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use windlass_core::store::RefusedReferences;
-use windlass_core::{Error, ErrorKind, QueueName, Result, WorkerId};
+use windlass_core::{QueueName, Result, WorkerId};
 
+use super::arrivals::Arrivals;
 use super::settled::{Settled, Untold};
 use super::single::Waiter;
+use super::wishes::Wish;
 use super::{keys, reference, scripts};
 use crate::postgres::outbox::Reference;
 use crate::redis::RedisOptions;
 use crate::redis::connection::Link;
-use crate::redis::ears::{BLOCK_MAX, Ears, Listening};
+use crate::redis::ears::Ears;
 use crate::redis::reply::{Reply, next};
 use crate::redis::script::Call;
 use crate::wakes::Wakes;
 
 /// Longest that a broker may take to answer before it counts as away.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
-/// Time between two tries to reach a broker that is away.
-const KNOCK_MIN: Duration = Duration::from_millis(100);
-const KNOCK_MAX: Duration = Duration::from_secs(1);
 /// References in one call.
 const PUSHED_AT_ONCE: usize = 500;
-/// How long what became of references may wait for a take that tells it along.
-const SETTLE_AFTER: Duration = Duration::from_millis(20);
+/// How long a claim that has references, or could have more urgent ones, waits for a less urgent broker.
+pub(super) const MOMENT: Duration = Duration::from_millis(50);
 
 pub(super) struct Broker {
     this: Weak<Self>,
@@ -42,6 +45,9 @@ pub(super) struct Broker {
     wakes: Arc<Wakes>,
     ears: Ears,
     waiter: Waiter,
+    /// What is to be brought to a worker here as soon as a bell rings.
+    wish: Mutex<Option<Wish>>,
+    arrivals: Arc<Arrivals>,
     /// The numbers of the queues that someone here waits for.
     numbers: Mutex<HashMap<QueueName, i32>>,
     /// What became of references that workers here took, and the broker does not know yet.
@@ -111,7 +117,8 @@ impl Broker {
     ) -> Arc<Self> {
         let options = options.prefix_unless_set(keys::PREFIX).answer_within(ANSWER_MAX);
         let stem = keys::stem(options.key_prefix(), ledger);
-        Self::on(name, Arc::new(options), stem, Arc::default(), Arc::clone(wakes))
+        let (standing, arrivals) = Default::default();
+        Self::on(name, Arc::new(options), stem, standing, arrivals, Arc::clone(wakes))
     }
 
     fn on(
@@ -119,6 +126,7 @@ impl Broker {
         options: Arc<RedisOptions>,
         stem: String,
         standing: Arc<Standing>,
+        arrivals: Arc<Arrivals>,
         wakes: Arc<Wakes>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
@@ -131,6 +139,8 @@ impl Broker {
             wakes,
             ears: Ears::default(),
             waiter: Waiter::default(),
+            wish: Mutex::default(),
+            arrivals,
             numbers: Mutex::default(),
             untold: Untold::default(),
         })
@@ -139,17 +149,13 @@ impl Broker {
     /// The same broker on a connection of its own.
     pub(super) fn another(&self) -> Arc<Self> {
         let (options, standing) = (Arc::clone(&self.options), Arc::clone(&self.standing));
-        Self::on(self.name, options, self.stem.clone(), standing, Arc::clone(&self.wakes))
+        let (arrivals, wakes) = (Arc::clone(&self.arrivals), Arc::clone(&self.wakes));
+        Self::on(self.name, options, self.stem.clone(), standing, arrivals, wakes)
     }
 
     /// In front of all keys.
     pub(super) fn stem(&self) -> &str {
         &self.stem
-    }
-
-    /// Who waits for a single list.
-    pub(super) fn waiter(&self) -> &Waiter {
-        &self.waiter
     }
 
     pub(super) fn is_away(&self) -> bool {
@@ -225,36 +231,6 @@ impl Broker {
             }
         }
         Ok(Taken { is_known, awaited, has_more, references })
-    }
-
-    /// Notes what became of references. What others wait for is told at once, the rest along with the
-    /// next take or after a moment.
-    pub(super) async fn settle(&self, worker: &WorkerId, settled: Vec<(Settled, Reference)>) {
-        if settled.is_empty() {
-            return;
-        }
-        settled.iter().for_each(|(how, _)| self.standing.count(*how));
-        let is_urgent = settled.iter().any(|(how, _)| how.is_urgent());
-        let written = settled.iter().map(|(how, one)| (*how, reference::write(one)));
-        let is_first = self.untold.note(worker, written);
-        if is_urgent {
-            self.flush(worker, Duration::ZERO).await;
-        } else if is_first && let Some(this) = self.this.upgrade() {
-            let worker = worker.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(SETTLE_AFTER).await;
-                this.flush(&worker, SETTLE_AFTER).await;
-            });
-        }
-    }
-
-    /// Tells what became of references, if that has been untold for so long: a take has told what was
-    /// there before, and what came after it waits for the next.
-    async fn flush(&self, worker: &WorkerId, age: Duration) {
-        if self.untold.is_older(worker, age) && !self.is_away() {
-            // A failure is noted where it is met, and the rest kept.
-            drop(self.take(worker, Amount::default(), &[]).await);
-        }
     }
 
     /// Notes a worker's sign of life.
@@ -350,12 +326,6 @@ impl Broker {
         Ok(format!("{} {own}", run.unwrap_or_default()))
     }
 
-    /// Learns the numbers of queues that someone waits for.
-    pub(super) fn learn(&self, numbers: &HashMap<QueueName, i32>) {
-        let mut known = self.numbers.lock();
-        known.extend(numbers.iter().map(|(queue, number)| (queue.clone(), *number)));
-    }
-
     async fn ask(&self, call: Call) -> Result<Reply> {
         let name = call.script.name;
         let value = self.answered(name, self.link.call(call)).await?;
@@ -364,95 +334,5 @@ impl Broker {
 
     async fn command(&self, operation: &str, command: &Cmd) -> Result<Value> {
         self.answered(operation, self.link.command(operation, command)).await
-    }
-
-    /// Waits for an answer; where there is none, the broker is away.
-    async fn answered(
-        &self,
-        operation: &str,
-        call: impl Future<Output = Result<Value>>,
-    ) -> Result<Value> {
-        let answer = tokio::time::timeout(ANSWER_MAX, call).await.unwrap_or_else(|cause| {
-            let text = format!("{operation} at broker {}: no answer in {ANSWER_MAX:?}", self.name);
-            Err(Error::new(ErrorKind::Unavailable, text).because(cause))
-        });
-        answer.inspect_err(|error| self.lose(error))
-    }
-
-    fn lose(&self, error: &Error) {
-        if self.standing.is_away.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        tracing::warn!(
-            broker = self.name,
-            error = error.chain(),
-            "a broker is away; tasks are claimed from the database meanwhile"
-        );
-        // Whoever waits at the broker hears nothing more from it.
-        self.wakes.ring_all();
-        tokio::spawn(knock(self.this.clone(), Arc::clone(&self.standing)));
-    }
-}
-
-/// Tries to reach a broker until it answers.
-async fn knock(broker: Weak<Broker>, standing: Arc<Standing>) {
-    let mut pause = KNOCK_MIN;
-    loop {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(KNOCK_MAX);
-        let Some(broker) = broker.upgrade() else {
-            // Other handles will see for themselves.
-            standing.is_away.store(false, Ordering::Relaxed);
-            return;
-        };
-        // A script, since a server that takes none is of no use.
-        let call = scripts::PUSH.on(&[&broker.stem]);
-        let asked = tokio::time::timeout(ANSWER_MAX, broker.link.call(call)).await;
-        if matches!(asked, Ok(Ok(_))) {
-            tracing::info!(broker = broker.name, "a broker is back");
-            standing.is_away.store(false, Ordering::Relaxed);
-            broker.wakes.ring_all();
-            return;
-        }
-    }
-}
-
-impl Listening for Broker {
-    fn this(&self) -> Weak<Self> {
-        self.this.clone()
-    }
-
-    fn ears(&self) -> &Ears {
-        &self.ears
-    }
-
-    fn server(&self) -> &Arc<RedisOptions> {
-        &self.options
-    }
-
-    fn link(&self) -> &Link {
-        &self.link
-    }
-
-    fn wakes(&self) -> &Wakes {
-        &self.wakes
-    }
-
-    fn bells(&self, queue: &QueueName) -> Vec<String> {
-        let number = self.numbers.lock().get(queue).copied();
-        number.map(|number| keys::bell(&self.stem, number)).into_iter().collect()
-    }
-
-    fn poke_stem(&self, _queue: &QueueName) -> String {
-        self.stem.clone()
-    }
-
-    fn block(_silences: u32) -> Duration {
-        BLOCK_MAX
-    }
-
-    /// Whoever waits looks by itself now and then: a bell may have been lost with its hearer.
-    async fn look_for_work(&self, queues: Vec<QueueName>) -> Vec<QueueName> {
-        queues
     }
 }

@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use windlass_core::store::{BrokerState, Finding, Severity};
 use windlass_core::{Priority, QueueName, WorkerId};
 
 use super::broker::Broker;
 use super::options::HybridOptions;
-use super::single::Wishes;
+use super::wishes::Wishes;
 use crate::postgres::outbox::{Carrier, Made};
 use crate::redis::ears;
 use crate::wakes::Wakes;
@@ -19,20 +20,28 @@ use crate::wakes::Wakes;
 /// The lanes from this one on are urgent: twice the priority, and one more for suspects.
 const URGENT_FROM: i16 = 4;
 
+/// The least time between two looks whether brokers are there.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
 pub(super) struct Brokers {
     /// The urgent one first.
     all: Vec<Arc<Broker>>,
+    looked: Mutex<Option<Instant>>,
 }
 
 impl Brokers {
     pub(super) fn new(options: &HybridOptions, ledger: &str, wakes: &Arc<Wakes>) -> Arc<Self> {
         let make = |(name, server): (&'static str, _)| Broker::new(name, server, ledger, wakes);
-        Arc::new(Self { all: options.servers().into_iter().map(make).collect() })
+        Self::of(options.servers().into_iter().map(make).collect())
     }
 
     /// The same brokers on connections of their own.
     pub(super) fn another(&self) -> Arc<Self> {
-        Arc::new(Self { all: self.all.iter().map(|broker| broker.another()).collect() })
+        Self::of(self.all.iter().map(|broker| broker.another()).collect())
+    }
+
+    fn of(all: Vec<Arc<Broker>>) -> Arc<Self> {
+        Arc::new(Self { all, looked: Mutex::default() })
     }
 
     /// Their names, the urgent one first.
@@ -64,9 +73,9 @@ impl Brokers {
     ) {
         for (at, broker) in self.all.iter().enumerate() {
             broker.learn(numbers);
+            let wish = wishes.of_one_worker(numbers, |priority| self.number_for(priority) == at);
+            broker.wait_for(wish);
             ears::listen(&**broker, queues);
-            let only = wishes.only(numbers, |priority| self.number_for(priority) == at);
-            broker.waiter().wait_for(broker, only);
         }
     }
 
@@ -81,6 +90,21 @@ impl Brokers {
 
     pub(super) async fn pause(&self, queues: &[(i32, bool)]) {
         join_all(self.all.iter().map(|broker| broker.pause(queues))).await;
+    }
+
+    /// Sees whether they are there.
+    pub(super) async fn look(&self) {
+        join_all(self.all.iter().map(|broker| broker.look())).await;
+    }
+
+    /// Sees whether they are there, on nobody's way and not too often.
+    pub(super) fn look_now_and_then(self: &Arc<Self>) {
+        let mut looked = self.looked.lock();
+        if looked.is_none_or(|at| at.elapsed() >= LOOK_PAUSE) {
+            *looked = Some(Instant::now());
+            let brokers = Arc::clone(self);
+            tokio::spawn(async move { brokers.look().await });
+        }
     }
 
     /// How they are.

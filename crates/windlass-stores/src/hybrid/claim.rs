@@ -9,7 +9,7 @@ use windlass_core::{Claimed, Priority, Result};
 
 use super::Shared;
 use super::settled::Settled;
-use super::take::Haul;
+use super::take::{Haul, Manner};
 use crate::postgres::brokered::{Given, Unused, Wanted, segments};
 use crate::postgres::outbox::Reference;
 
@@ -62,14 +62,15 @@ impl Shared {
     /// Claims from queues that are each named once.
     async fn claim_once(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
         let turn = self.turns.begin(&params.worker);
-        let mut haul = self.take(params, turn.is_alone).await?;
+        let manner = Manner { looks_back: turn.is_alone, is_patient: true };
+        let mut haul = self.take(params, manner).await?;
         let (begun, mut pause) = (Instant::now(), REST_PAUSE_MIN);
         while haul.wanted.is_empty() && !haul.awaited.is_empty() {
             if pause > REST_PAUSE_MAX || begun.elapsed() > REST_MAX {
                 break;
             }
             tokio::time::sleep(pause).await;
-            let next = self.take(params, false).await?;
+            let next = self.take(params, Manner { looks_back: false, ..manner }).await?;
             pause = if next.awaited == haul.awaited { pause * 2 } else { REST_PAUSE_MIN };
             haul = next;
         }
@@ -85,7 +86,7 @@ impl Shared {
         let mut tasks = Vec::new();
         if !haul.wanted.is_empty() {
             let claiming = self.ledger.claim_by(params, Some(&haul.wanted));
-            let landed = self.receive(params, &haul.wanted, claiming.await).await?;
+            let landed = self.receive(params, &haul, claiming.await).await?;
             tasks = self.fill(params, landed).await;
         }
         if haul.is_complete() {
@@ -110,12 +111,13 @@ impl Shared {
         for _ in 0..ROUNDS_MAX {
             let rest = rest_of(params, &tasks, &Priority::DESCENDING);
             let Some(rest) = rest.filter(|_| has_missed) else { break };
-            let Ok(haul) = self.take(&rest, false).await else { break };
+            // What was claimed before must not wait for a broker that is late.
+            let Ok(haul) = self.take(&rest, Manner::default()).await else { break };
             if haul.wanted.is_empty() {
                 break;
             }
             let claiming = self.ledger.claim_by(&rest, Some(&haul.wanted));
-            match self.receive(&rest, &haul.wanted, claiming.await).await {
+            match self.receive(&rest, &haul, claiming.await).await {
                 Ok(more) => {
                     tasks.extend(more.tasks);
                     has_missed = more.has_missed;
@@ -134,9 +136,14 @@ impl Shared {
     pub(super) async fn receive(
         &self,
         params: &ClaimParams,
-        wanted: &[Wanted],
+        haul: &Haul,
         answer: Result<Given>,
     ) -> Result<Landed> {
+        let wanted = &haul.wanted;
+        if haul.has_come {
+            // Only now: nobody else should be busy while the ledger is asked.
+            self.have_claimed_again(params);
+        }
         let settled: Vec<(Settled, Reference)> = match &answer {
             // They are for others, who may have more luck.
             Err(_) => wanted.iter().map(|one| (Settled::Waits, one.reference)).collect(),

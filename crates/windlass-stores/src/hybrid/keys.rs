@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `l:<queue>:<lane>` | list: references, the next one at the right |
 //! | `taken:<worker>` | list: references that a worker has taken and the ledger has not answered for |
-//! | `moved:<worker>` | list: references that came to a worker by a blocking move and no claim has taken yet |
+//! | `moved:<worker>` | list: references that came to a worker while it waited and no claim has taken yet |
 //! | `splitting` | set, of limited life: references that were taken for fewer tasks than they lead to |
 //! | `held:<worker>` | list: references whose tasks a worker runs |
 //! | `beat:<worker>` | string, of limited life: the worker's heartbeat |
@@ -13,6 +13,7 @@
 //! | `paused` | set: queues of which nothing is taken |
 //! | `bell:<queue>` | list: rung when there may be work |
 //! | `generation` | string: a name that nobody has had before |
+//! | `alive` | string, of limited life: written to see whether that can be done |
 
 use windlass_core::WorkerId;
 
@@ -44,7 +45,7 @@ pub(super) fn list(stem: &str, queue: i32, lane: i16) -> String {
     format!("{stem}l:{queue}:{lane}")
 }
 
-/// The references that came to a worker by a blocking move.
+/// The references that came to a worker while it waited.
 pub(super) fn moved(stem: &str, worker: &WorkerId) -> String {
     format!("{stem}moved:{worker}")
 }

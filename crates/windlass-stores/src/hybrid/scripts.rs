@@ -16,7 +16,9 @@ macro_rules! scripts {
 }
 
 scripts! {
+    ALIVE = "alive";
     COUNT = "count";
+    FETCH = "fetch";
     GIVE_BACK = "give_back";
     PAUSE = "pause";
     PUSH = "push";

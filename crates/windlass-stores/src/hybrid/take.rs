@@ -2,23 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::{Either, select};
 use windlass_core::store::ClaimParams;
 use windlass_core::{Priority, QueueName, Result, WorkerId};
 
 use super::Shared;
-use super::broker::{Amount, Broker, Share, Taken};
+use super::broker::{Amount, Broker, MOMENT, Share, Taken};
 use super::reference::size;
 use super::settled::Settled;
 use crate::postgres::brokered::Wanted;
 use crate::postgres::outbox::Reference;
 use crate::wakes::News;
-
-/// How long a claim that has references, or could have more urgent ones, waits for those of less urgent
-/// tasks.
-const MOMENT: Duration = Duration::from_millis(50);
 
 /// What a take has brought.
 #[derive(Default)]
@@ -30,6 +25,8 @@ pub(super) struct Haul {
     pub(super) awaited: Vec<Reference>,
     /// The priorities whose brokers are away.
     pub(super) direct: Vec<Priority>,
+    /// It came while the worker waited, and no list was looked at: there may be more.
+    pub(super) has_come: bool,
 }
 
 impl Haul {
@@ -78,7 +75,16 @@ struct Taking<'t> {
     /// Brokers that have been asked, and those that have nothing more for this claim.
     asked: HashSet<usize>,
     exhausted: HashSet<usize>,
-    looks_back: bool,
+    manner: Manner,
+}
+
+/// How references are taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Manner {
+    /// What is in the worker's list since an answer was lost comes first.
+    pub(super) looks_back: bool,
+    /// Nobody waits for anything else: a broker that is late may take until it is given up.
+    pub(super) is_patient: bool,
 }
 
 /// What a broker said when it was asked.
@@ -92,16 +98,21 @@ enum Told {
 
 impl Shared {
     /// Takes references, in the order of claiming. Steps that follow each other at one broker are one call.
-    pub(super) async fn take(&self, params: &ClaimParams, looks_back: bool) -> Result<Haul> {
+    pub(super) async fn take(&self, params: &ClaimParams, manner: Manner) -> Result<Haul> {
         self.wishes.note(params);
-        // One behind the other on the same connection, without waiting: what was left over comes first.
-        let taking = self.take_in_steps(params, looks_back);
-        join(self.ledger.hand_out_rests(), taking).await.1
+        let taking = self.take_in_steps(params, manner);
+        match self.ledger.hand_out_rests() {
+            Some(handing) => take_behind(handing, taking).await,
+            None => taking.await,
+        }
     }
 
-    async fn take_in_steps(&self, params: &ClaimParams, looks_back: bool) -> Result<Haul> {
+    async fn take_in_steps(&self, params: &ClaimParams, manner: Manner) -> Result<Haul> {
         let queues = params.quotas.iter().map(|quota| quota.queue.clone()).collect();
         let numbers = self.ledger.queue_numbers(queues).await?;
+        if let Some(haul) = self.arrived(params, &numbers) {
+            return Ok(haul);
+        }
         let mut taking = Taking {
             params,
             numbers: &numbers,
@@ -114,7 +125,7 @@ impl Shared {
             haul: Haul::default(),
             asked: HashSet::new(),
             exhausted: HashSet::new(),
-            looks_back,
+            manner,
         };
         for number in 0..taking.steps.len() {
             let at = taking.steps[number].broker;
@@ -133,9 +144,8 @@ impl Shared {
                     taking.haul.direct.extend(its);
                 }
                 Told::Late => {
-                    // Claimed again soon; what comes meanwhile is in the worker's own list.
-                    let ready = params.quotas.iter().map(|quota| quota.queue.clone());
-                    self.ledger.wakes().tell(News { ready: ready.collect(), ..News::default() });
+                    // What comes meanwhile is in the worker's own list.
+                    self.have_claimed_again(params);
                     break;
                 }
             }
@@ -143,6 +153,30 @@ impl Shared {
         let mut haul = taking.haul;
         haul.is_unknown |= taking.asked.is_empty();
         Ok(haul)
+    }
+
+    /// Has whoever claims look again at once.
+    pub(super) fn have_claimed_again(&self, params: &ClaimParams) {
+        let ready = params.quotas.iter().map(|quota| quota.queue.clone());
+        self.ledger.wakes().tell(News { ready: ready.collect(), ..News::default() });
+    }
+
+    /// What has come to the worker while it waited, if the claim has room for it. Brokers are not asked.
+    fn arrived(&self, params: &ClaimParams, numbers: &HashMap<QueueName, i32>) -> Option<Haul> {
+        let arrived = self.brokers.all().iter().map(|one| one.arrivals().take(&params.worker));
+        let mut room: Vec<_> = params.quotas.iter().map(|quota| quota.at_most).collect();
+        let (mut left, mut wanted) = (params.limit, Vec::new());
+        for reference in arrived.flatten() {
+            let quota = quota_of(params, numbers, &reference);
+            // What does not fit is found by a take.
+            let fits = |at: &usize| size(&reference) <= left.min(room[*at]);
+            if let Some(quota) = quota.filter(fits) {
+                left -= size(&reference);
+                room[quota] -= size(&reference);
+                wanted.push(Wanted { reference, quota });
+            }
+        }
+        (!wanted.is_empty()).then(|| Haul { wanted, has_come: true, ..Haul::default() })
     }
 
     /// Asks a broker for its shares of a step, and whether there is something in the later ones.
@@ -166,7 +200,7 @@ impl Shared {
             if taking.haul.wanted.is_empty() {
                 self.take_urgent(taking, at).await;
             }
-            if !taking.haul.wanted.is_empty() {
+            if !taking.haul.wanted.is_empty() || !taking.manner.is_patient {
                 return Told::Late;
             }
         }
@@ -199,6 +233,10 @@ impl Shared {
         }
         let mut strange = Vec::new();
         for (quota, reference) in taken.references {
+            if quota.is_none() {
+                // Nobody else here need go for it.
+                self.brokers.all()[at].arrivals().forget(&taking.params.worker, &reference);
+            }
             match quota.or_else(|| quota_of(taking.params, taking.numbers, &reference)) {
                 Some(quota) => {
                     taking.left.count(quota, &reference);
@@ -241,7 +279,7 @@ impl Taking<'_> {
     /// What to ask a broker for at a step: the shares of the step, and those of later ones with nothing
     /// to be taken, so that it tells whether they are worth a call of their own.
     fn wish(&mut self, at: usize, number: usize) -> (Amount, Vec<Share>) {
-        let looks_back = self.asked.insert(at) && self.looks_back;
+        let looks_back = self.asked.insert(at) && self.manner.looks_back;
         let (tasks, suspects) = (self.left.tasks, self.left.suspects);
         let mut shares = Vec::new();
         for (later, step) in self.steps.iter().enumerate().skip(number) {
@@ -252,6 +290,21 @@ impl Taking<'_> {
             }));
         }
         (Amount { tasks, suspects, looks_back }, shares)
+    }
+}
+
+/// Takes behind what was left over: one after the other on the same connection, without waiting. Who has
+/// what it wants does not wait for a broker that is slow to take the rest.
+async fn take_behind<T>(
+    handing: impl Future<Output = ()> + Send + 'static,
+    taking: impl Future<Output = T>,
+) -> T {
+    match select(Box::pin(handing), std::pin::pin!(taking)).await {
+        Either::Left(((), taking)) => taking.await,
+        Either::Right((taken, handing)) => {
+            tokio::spawn(handing);
+            taken
+        }
     }
 }
 
@@ -281,4 +334,34 @@ fn quota_of(
     params.quotas.iter().position(|quota| {
         numbers.get(&quota.queue) == Some(&reference.queue) && quota.priorities.contains(priority)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_claim_does_not_wait_for_a_broker_that_is_slow_to_take_what_was_left_over() {
+        let (answer, answered) = oneshot::channel::<()>();
+        let (tell, told) = oneshot::channel();
+        let handing = async move {
+            answered.await.unwrap();
+            tell.send(()).unwrap();
+        };
+        assert_eq!(take_behind(handing, ready(7)).await, 7);
+        answer.send(()).unwrap();
+        told.await.expect("the rest is handed out all the same");
+    }
+
+    #[tokio::test]
+    async fn what_was_left_over_is_sent_before_the_next_claim_asks() {
+        let (tell, told) = oneshot::channel();
+        let handing = async move { tell.send(()).unwrap() };
+        let taking = async { told.await.is_ok() };
+        assert!(take_behind(handing, taking).await);
+    }
 }

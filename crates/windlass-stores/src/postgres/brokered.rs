@@ -101,11 +101,9 @@ impl PostgresStore {
         self.shared.apply_by(params, found).await
     }
 
-    /// Hands out what claims have left over.
-    pub(crate) async fn hand_out_rests(&self) {
-        if let Some(outbox) = &self.shared.options.outbox {
-            outbox.hand_out_rests().await;
-        }
+    /// Hands out what claims have left over, if there is anything.
+    pub(crate) fn hand_out_rests(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.shared.options.outbox.as_ref().and_then(Outbox::hand_out_rests)
     }
 
     /// Which of these workers are gone.

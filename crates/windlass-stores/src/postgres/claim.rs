@@ -187,9 +187,13 @@ impl Shared {
         lanes: &Lanes,
         ranges: i64,
     ) -> Result<Vec<SqlRow>> {
+        let text = match self.options.outbox {
+            Some(_) => &sql::CLAIM_NOTING,
+            None => sql::CLAIM,
+        };
         session
             .all(
-                sql::CLAIM,
+                text,
                 &[
                     &self.options.told_time(),
                     &wish.params.worker.as_str(),

@@ -210,9 +210,13 @@ impl Shared {
         let lanes = column(&ranges, |range| range.1);
         let (los, his) = (column(&ranges, |range| range.2), column(&ranges, |range| range.3));
         let (extras, payloads) = (slices(&columns.extras), slices(&columns.payloads));
+        let text = match self.options.outbox {
+            Some(_) => &sql::INSERT_NOTING,
+            None => sql::INSERT,
+        };
         let rows = session
             .all(
-                sql::INSERT,
+                text,
                 &[
                     &told,
                     &columns.seqs,

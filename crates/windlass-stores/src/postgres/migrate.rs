@@ -30,6 +30,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0006_outbox",
         sql: include_str!("../../migrations/postgres/0006_outbox.sql"),
     },
+    Migration {
+        name: "0007_own_notes",
+        sql: include_str!("../../migrations/postgres/0007_own_notes.sql"),
+    },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.

@@ -1,8 +1,9 @@
 //! The outbox: where references to pending tasks go, if a broker stands in front of the database.
 //!
-//! Triggers note every row of `ready` down in the statement that makes it (`0006_outbox.sql`). After
-//! the commit, and before the caller is answered, the references are handed to whoever carries them;
-//! the notes of those that arrived go behind the caller's back. What is left over is for a sweep.
+//! Every row of `ready` is noted down in the statement that makes it: by triggers (`0007_own_notes.sql`), or
+//! by the statement itself where it has to be fast. After the commit, and before the caller is answered,
+//! the references are handed to whoever carries them; the notes of those that arrived go behind the
+//! caller's back. What is left over is for a sweep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,15 +138,20 @@ impl Outbox {
             let outbox = Arc::clone(self);
             tokio::spawn(async move {
                 tokio::time::sleep(REST_WAITS).await;
-                outbox.hand_out_rests().await;
+                if let Some(handing) = outbox.hand_out_rests() {
+                    handing.await;
+                }
             });
         }
     }
 
-    /// Hands out what claims before have left over.
-    pub(super) async fn hand_out_rests(self: &Arc<Self>) {
+    /// Hands out what claims before have left over, if there is anything.
+    pub(super) fn hand_out_rests(
+        self: &Arc<Self>,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
         let rests = std::mem::take(&mut *self.rests.lock());
-        self.hand_out(rests).await;
+        let outbox = (!rests.is_empty()).then(|| Arc::clone(self))?;
+        Some(async move { outbox.hand_out(rests).await })
     }
 
     /// Has what arrived removed from the outbox, in a moment, with what arrives until then.

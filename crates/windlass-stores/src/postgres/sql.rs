@@ -1,5 +1,7 @@
 //! The statements, each from the file of its name.
 
+use std::sync::LazyLock;
+
 macro_rules! statements {
     ($($name:ident = $file:literal;)*) => {
         $(pub(super) const $name: &str =
@@ -148,6 +150,14 @@ statements! {
     WORKERS = "workers";
     WORKERS_GONE = "workers_gone";
 }
+
+/// A statement as a store with brokers sends it: it also does what its lines with `--+` say.
+fn noting(text: &str) -> String {
+    text.replace("--+ ", "")
+}
+
+pub(super) static CLAIM_NOTING: LazyLock<String> = LazyLock::new(|| noting(CLAIM));
+pub(super) static INSERT_NOTING: LazyLock<String> = LazyLock::new(|| noting(INSERT));
 
 #[cfg(test)]
 mod tests {

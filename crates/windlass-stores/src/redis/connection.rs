@@ -236,6 +236,16 @@ impl Blocking {
     pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         self.0.send(command).await
     }
+
+    /// Sends two commands at once: the server does the second as soon as the first does not wait any more.
+    pub(crate) async fn send_both(
+        &mut self,
+        first: &Cmd,
+        second: &Cmd,
+    ) -> (RedisResult<Value>, RedisResult<Value>) {
+        let mut same = self.0.clone();
+        tokio::join!(biased; self.0.send(first), same.send(second))
+    }
 }
 
 /// A client to hear what is published: any node of a Cluster tells all of it.

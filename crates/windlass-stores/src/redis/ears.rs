@@ -15,7 +15,9 @@ use tokio::task::AbortHandle;
 use windlass_core::QueueName;
 
 use super::connection::{Blocking, Link};
+use super::error::is_script_missing;
 use super::options::RedisOptions;
+use super::script::Call;
 use crate::wakes::{News, Wakes};
 
 /// Longest that one wait at the server may last.
@@ -42,6 +44,14 @@ pub(crate) trait Listening: Send + Sync + Sized + 'static {
 
     /// How long the next wait at the bells lasts, after so many in a row in which nothing happened.
     fn block(silences: u32) -> Duration;
+
+    /// What is asked for right behind a bell, in the same trip.
+    fn behind_bell(&self) -> Option<Call> {
+        None
+    }
+
+    /// Takes in what came of it.
+    fn take_in(&self, _answer: Value) {}
 
     /// Which of these queues may have work although no bell has rung.
     fn look_for_work(&self, queues: Vec<QueueName>) -> impl Future<Output = Vec<QueueName>> + Send;
@@ -142,6 +152,8 @@ async fn hear<T: Listening>(layout: Weak<T>, wanted: Arc<Mutex<Wanted>>, poke: S
     let mut silences = 0;
     // What had work already when it was last looked for: it is no news.
     let mut seen: BTreeSet<QueueName> = BTreeSet::new();
+    // What is asked for behind a bell, in full when the server does not know it.
+    let mut is_script_known = true;
     loop {
         let Some(store) = layout.upgrade() else { return };
         let options = Arc::clone(store.server());
@@ -172,8 +184,21 @@ async fn hear<T: Listening>(layout: Weak<T>, wanted: Arc<Mutex<Wanted>>, poke: S
             let wanted = wanted.lock();
             (block_on(&*store, &wanted.queues, &poke, T::block(silences)), wanted.asked)
         };
+        let behind = store.behind_bell().map(|call| match is_script_known {
+            true => call.command,
+            false => call.script.in_full(&call.command),
+        });
         drop(store);
-        let heard = tokio::time::timeout(BLOCK_MAX + GRACE, blocking.send(&command)).await;
+        let hearing = async {
+            let Some(behind) = behind else { return blocking.send(&command).await };
+            let (rung, answer) = blocking.send_both(&command, &behind).await;
+            is_script_known = !answer.as_ref().is_err_and(is_script_missing);
+            if let (Ok(answer), Some(store)) = (answer, layout.upgrade()) {
+                store.take_in(answer);
+            }
+            rung
+        };
+        let heard = tokio::time::timeout(BLOCK_MAX + GRACE, hearing).await;
         match heard {
             Ok(Ok(Value::Nil)) => {
                 // Nothing rang: look once, and stop when nobody waits.
@@ -206,6 +231,8 @@ async fn hear<T: Listening>(layout: Weak<T>, wanted: Arc<Mutex<Wanted>>, poke: S
                     });
                     let ready = rung.collect();
                     store.wakes().tell(News { ready, ..News::default() });
+                    // Whoever was woken is in more of a hurry than the next wait.
+                    tokio::task::yield_now().await;
                 }
                 if is_over {
                     put_back(&*store, bell).await;

@@ -1,10 +1,11 @@
-//! With one list to wait for it is the list itself that is waited for: what comes is moved to the worker.
+//! What comes while a worker waits is brought to it: by a move from the list itself where there is one to wait for, or
+//! right behind the bell.
 
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use windlass_core::store::{
-    ApplyParams, ClaimParams, PrioritySet, Quota, WaitParams, Wake, WakeMark,
+    ApplyParams, ClaimParams, Depth, PrioritySet, Quota, WaitParams, Wake, WakeMark,
 };
 use windlass_core::{Priority, TaskId, WorkerId};
 use windlass_testkit::draft::{draft, queue};
@@ -12,7 +13,7 @@ use windlass_testkit::scene::{LEASE, claim_of, completed};
 use windlass_testkit::{RedisServer, Scene};
 
 use crate::schema::connect;
-use crate::stage;
+use crate::{signal, stage};
 
 /// A claim of one list.
 fn wish(worker: &WorkerId) -> ClaimParams {
@@ -21,18 +22,28 @@ fn wish(worker: &WorkerId) -> ClaimParams {
     ClaimParams { quotas, ..claim_of(worker, 9) }
 }
 
-/// Begins to wait for work, at the server too.
-async fn begin_to_wait(s: &Scene, server: &RedisServer, mark: WakeMark) -> JoinHandle<Wake> {
-    let (store, queues) = (Arc::clone(&s.store), vec![queue("main")]);
-    let wait = WaitParams { queues, since: Some(mark), at_most: LEASE, ..WaitParams::default() };
-    let waiting = tokio::spawn(async move { store.wait(wait).await.unwrap() });
-    // Both the bell and the list are waited for.
+/// Finds nothing to claim and begins to wait for work, at the server too: at the bell, and at the list if there is
+/// only one.
+async fn begin_to_wait(
+    s: &Scene,
+    server: &RedisServer,
+    wish: &ClaimParams,
+    places: usize,
+) -> JoinHandle<Wake> {
     loop {
-        let clients = server.operate(&["INFO", "clients"]).unwrap();
-        if clients.contains("blocked_clients:2") {
-            return waiting;
+        let (found, mark) = claim(s, wish.clone()).await;
+        assert_eq!(found, []);
+        let (store, queues, since) = (Arc::clone(&s.store), vec![queue("main")], Some(mark));
+        let wait = WaitParams { queues, since, at_most: LEASE, ..WaitParams::default() };
+        let waiting = tokio::spawn(async move { store.wait(wait).await.unwrap() });
+        // It may be told to look once more.
+        while !waiting.is_finished() {
+            let clients = server.operate(&["INFO", "clients"]).unwrap();
+            if clients.contains(&format!("blocked_clients:{places}")) {
+                return waiting;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
     }
 }
 
@@ -46,8 +57,7 @@ async fn one_list_is_waited_for_by_a_move_whatever_the_server_calls_it() {
     for extra in [&[][..], &["--rename-command", "BLMOVE", ""]] {
         let (server, s, _) = stage(extra).await;
         let worker = s.worker().await;
-        let (_, mark) = claim(&s, wish(&worker)).await;
-        let waiting = begin_to_wait(&s, &server, mark).await;
+        let waiting = begin_to_wait(&s, &server, &wish(&worker), 2).await;
         let id = s.elsewhere().await.submit(draft()).await;
         assert_eq!(waiting.await.unwrap(), Wake::Work);
         let moves = server.operate(&["INFO", "commandstats"]).unwrap().to_lowercase();
@@ -59,6 +69,33 @@ async fn one_list_is_waited_for_by_a_move_whatever_the_server_calls_it() {
         assert!(moves.contains(name), "{moves}");
         assert_eq!(claim(&s, wish(&worker)).await.0, [id]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_woken_by_a_bell_need_not_ask_the_broker_for_what_rang() {
+    let (server, s, _) = stage(&[]).await;
+    let (worker, elsewhere) = (s.worker().await, s.elsewhere().await);
+    let is_up = async || s.store.inspect(Depth::Ping).await.unwrap().brokers[0].is_up;
+    // Not by the first bell, which makes the server know the script behind it; and something else may wake as well.
+    for _ in 0..20 {
+        let waiting = begin_to_wait(&s, &server, &claim_of(&worker, 9), 1).await;
+        let id = elsewhere.submit(draft()).await;
+        assert_eq!(waiting.await.unwrap(), Wake::Work);
+        signal(&server, "STOP");
+        assert_eq!(claim(&s, claim_of(&worker, 9)).await.0, [id]);
+        let is_unasked = is_up().await;
+        signal(&server, "CONT");
+        while !is_up().await {
+            tokio::task::yield_now().await;
+        }
+        if is_unasked {
+            // There may be more, so that whoever claims again looks at the lists.
+            let more = elsewhere.submit_many(3).await;
+            assert_eq!(claim(&s, claim_of(&worker, 9)).await.0, more);
+            return;
+        }
+    }
+    panic!("it was asked every time");
 }
 
 /// A worker that runs one task and ends another claims twice at a time.
@@ -85,8 +122,7 @@ async fn what_was_moved_is_for_any_claim_of_the_worker() {
     while watcher.query_one(held_up, &[]).await.unwrap().get::<_, i64>(0) == 0 {
         tokio::task::yield_now().await;
     }
-    let waiting =
-        begin_to_wait(&s, &server, s.store.claim(wish(&worker)).await.unwrap().mark).await;
+    let waiting = begin_to_wait(&s, &server, &wish(&worker), 2).await;
     let id = s.elsewhere().await.submit(draft()).await;
     assert_eq!(waiting.await.unwrap(), Wake::Work);
     assert_eq!(claim(&s, wish(&worker)).await.0, [id]);
@@ -98,8 +134,7 @@ async fn what_was_moved_is_for_any_claim_of_the_worker() {
 async fn what_was_moved_and_is_not_claimed_is_given_back() {
     let (server, s, _) = stage(&[]).await;
     let (worker, other) = (s.worker().await, s.worker().await);
-    let (_, mark) = claim(&s, wish(&worker)).await;
-    let waiting = begin_to_wait(&s, &server, mark).await;
+    let waiting = begin_to_wait(&s, &server, &wish(&worker), 2).await;
     let elsewhere = s.elsewhere().await;
     let id = elsewhere.submit(draft()).await;
     assert_eq!(waiting.await.unwrap(), Wake::Work);
