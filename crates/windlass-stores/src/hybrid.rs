@@ -215,7 +215,10 @@ impl Store for HybridStore {
             Depth::Full | Depth::Repair => brokers.look().await,
         }
         let mut inspection = ledger.inspect(depth).await?;
-        inspection.findings.extend(self.shared.brokers.findings());
+        inspection.findings.extend(brokers.findings());
+        if depth != Depth::Ping {
+            inspection.findings.extend(self.shared.strangers().await?);
+        }
         inspection.brokers = self.brokers();
         Ok(inspection)
     }

@@ -20,13 +20,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 use hybrid::HybridSubject;
-use schema::connect;
+use schema::{Place, connect};
 use windlass_core::store::{Applied, ApplyParams, Depth};
 use windlass_core::{Priority, State, TaskId};
 use windlass_testkit::draft::draft;
 use windlass_testkit::scene::{LEASE, SECOND, claim_of, completed};
 use windlass_testkit::servers::redis::Keeping;
-use windlass_testkit::{RedisServer, Scene};
+use windlass_testkit::{PostgresServer, RedisServer, Scene};
 
 /// A broker of its own, and a scene on it.
 async fn stage(extra: &[&str]) -> (RedisServer, Scene, String) {
@@ -175,6 +175,44 @@ async fn a_stalled_broker_of_low_tasks_does_not_keep_urgent_ones() {
     signal(&low, "CONT");
 }
 
+/// While one process takes some of many urgent tasks, and the rest of them is on its way back, others wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_process_leaves_over_of_urgent_tasks_goes_before_low_ones_of_the_other_broker()
+{
+    let (high, low) = (RedisServer::start(Keeping::Nothing), RedisServer::start(Keeping::Nothing));
+    let s = Scene::on(Arc::new(HybridSubject::on(&[&high, &low]).await));
+    let elsewhere = s.elsewhere().await;
+    let (one, other) = (s.worker().await, elsewhere.worker().await);
+    s.submit_many(60).await;
+    let urgent = s.submit_all(vec![draft().priority(Priority::High); 60]).await;
+    let mut given = BTreeSet::new();
+    while given.len() < urgent.len() {
+        let (mine, its) = tokio::join!(s.claim_ids(&one, 3), elsewhere.claim_ids(&other, 3));
+        given.extend([mine, its].concat());
+        assert!(given.iter().all(|id| urgent.contains(id)), "{given:#?}");
+    }
+}
+
+/// A worker that died over what it had taken keeps others from the rest of the queue for a moment only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_died_with_urgent_tasks_does_not_keep_others_from_the_rest_of_the_queue() {
+    let (server, s, _) = stage(&[]).await;
+    let worker = s.worker().await;
+    let low = s.submit_many(1).await;
+    let urgent = s.submit_all(vec![draft().priority(Priority::High); 9]).await;
+    // As a claim of one task does, of which nothing more is heard.
+    let script = "local list = redis.call('KEYS', '*:l:*:4')[1]
+        local stem = string.match(list, '^(.*:)l:')
+        local place, lo, size = string.match(redis.call('RPOP', list), '^(%d+:%d+:%d+):(%d+):(%d+)$')
+        local time = redis.call('TIME')
+        redis.call('ZADD', stem .. 'rests', time[1] * 1000, place .. ':' .. (lo + size) .. ':' .. lo)";
+    server.operate(&["EVAL", script, "0"]).unwrap();
+    assert_eq!(s.claim_ids(&worker, 9).await, low, "after a wait");
+    s.promote().await;
+    s.promote().await;
+    assert_eq!(s.claim_ids(&worker, 9).await, urgent, "and they are found again");
+}
+
 /// Nobody need push or take anything to learn that a broker is away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_inspects_learns_that_a_broker_is_away() {
@@ -187,6 +225,23 @@ async fn whoever_inspects_learns_that_a_broker_is_away() {
     while s.store.inspect(Depth::Ping).await.unwrap().brokers[0].is_up {
         tokio::task::yield_now().await;
     }
+}
+
+/// Two processes with different brokers under one name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_names_another_broker_than_the_leader_is_told() {
+    let (_server, s, schema) = stage(&[]).await;
+    let of_brokers = async |s: &Scene| {
+        let found = s.store.inspect(Depth::Full).await.unwrap().findings;
+        found.into_iter().filter(|one| one.subject == "broker").count()
+    };
+    assert_eq!(of_brokers(&s).await, 0, "nobody leads yet");
+    s.promote().await;
+    assert_eq!(of_brokers(&s).await, 0);
+    let other = RedisServer::start(Keeping::Nothing);
+    let place = Place::at(|_| PostgresServer::shared().url(&schema));
+    let strange = Scene::on(Arc::new(HybridSubject::at(place, &[&other], |same| same).await));
+    assert_eq!(of_brokers(&strange).await, 1);
 }
 
 /// How a run ended is stored although the claim behind it finds the broker of low tasks silent.

@@ -20,7 +20,8 @@ const RESTLESS: GenerationRules = GenerationRules {
     count_max: 5,
     merged_at_once: 3,
     garbage_min: 1,
-    rest: Duration::ZERO,
+    // Whoever had to make a missing one again must be able to use it before it is dropped for being empty.
+    rest: Duration::from_millis(50),
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

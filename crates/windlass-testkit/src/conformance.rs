@@ -81,6 +81,7 @@ macro_rules! topic {
                 tasks_are_claimed_in_the_order_of_becoming_pending,
                 a_promoted_task_goes_behind_those_that_were_pending_before,
                 a_higher_priority_is_claimed_first,
+                claims_at_once_leave_nothing_urgent_behind,
                 only_the_priorities_of_a_quota_are_claimed,
                 a_quota_gives_at_most_what_it_says,
                 the_limit_bounds_the_whole_claim,

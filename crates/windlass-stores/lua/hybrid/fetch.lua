@@ -1,7 +1,7 @@
 -- fetch: moves the next reference of some lanes to what a worker's next claim finds first. It is sent right behind a wait
 -- for a bell, so that whoever is woken knows where to go.
 -- KEYS[1] stem    ARGV[1] worker; then the lanes in the order of claiming (`queue:lane`)    returns nothing, or {worker, reference}
-local moved = stem .. 'moved:' .. ARGV[1]
+local moved, rests = stem .. 'moved:' .. ARGV[1], rests_to_come()
 for i = 2, #ARGV do
   local list = stem .. 'l:' .. ARGV[i]
   if call('EXISTS', list) == 1 and call('SISMEMBER', stem .. 'paused', queue_of(ARGV[i])) == 0 then
@@ -11,6 +11,10 @@ for i = 2, #ARGV do
       call('SADD', stem .. 'workers', ARGV[1])
       return { ARGV[1], reference }
     end
+  end
+  -- What comes behind it is for a claim to find.
+  if rest_in(rests, ARGV[i]) then
+    return {}
   end
 end
 return {}

@@ -106,6 +106,53 @@ local function move_next(list, to)
   end
 end
 
+-- Rests. Who takes a reference for fewer tasks than it leads to leaves some over, which come back as a reference of their
+-- own when the ledger has answered. Until then nobody takes what comes behind them in their queue. `rests` has what is to
+-- come, `queue:lane:position:end:lo` of the reference that was taken, by the time since when; a rest has the same end.
+local function end_of(reference)
+  local place, lo, size = string.match(reference, '^(%d+:%d+:%d+):(%d+):(%d+)$')
+  return place .. ':' .. string.format('%.0f', lo + size) .. ':'
+end
+
+local function rest_of(reference)
+  return end_of(reference) .. string.match(reference, '^%d+:%d+:%d+:(%d+)')
+end
+
+-- How long a rest is waited for: a worker may have died over it.
+local REST_MS = 250
+
+local function now_ms()
+  local time = call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function await_rest(reference)
+  call('ZADD', stem .. 'rests', now_ms(), rest_of(reference))
+  call('PEXPIRE', stem .. 'rests', REST_MS)
+end
+
+-- Those that are to come; few, and nearly always none.
+local function rests_to_come()
+  local rests = stem .. 'rests'
+  if call('EXISTS', rests) == 0 then
+    return {}
+  end
+  local now = now_ms()
+  call('ZREMRANGEBYSCORE', rests, '-inf', now - REST_MS)
+  -- Its clock was set back.
+  call('ZREMRANGEBYSCORE', rests, now + 1, '+inf')
+  return call('ZRANGE', rests, 0, -1)
+end
+
+-- The rest that is to come in a lane, if any.
+local function rest_in(rests, lane)
+  for _, rest in ipairs(rests) do
+    if string.sub(rest, 1, #lane + 1) == lane .. ':' then
+      return rest
+    end
+  end
+end
+
 -- Wakes one who waits for a queue.
 local function ring(queue)
   local bell = stem .. 'bell:' .. queue
@@ -117,7 +164,7 @@ end
 -- Gives the references of a worker's list back.
 local function give_back(list)
   for _, reference in ipairs(call('LRANGE', list, 0, -1)) do
-    call('SREM', stem .. 'splitting', reference)
+    call('ZREM', stem .. 'rests', rest_of(reference))
     put(reference)
     ring(queue_of(reference))
   end

@@ -1,12 +1,13 @@
 -- take: notes what became of references that a worker took before, and moves the next ones to its list of taken ones,
 -- in the order of the lanes given. What came to it by a move that it waited for comes first; before that, if it is asked
 -- for, what is in its list since an answer was lost: not by one of several claims at once, whose references lie there too.
+-- Where a rest is to come, nothing is taken of its queue behind it, and nothing at all if it may have all that is wanted.
 -- KEYS[1] stem    ARGV[1] worker, [2] tasks at most, [3] suspects at most, [4] 1 to have what is there already or 0,
 --   [5] how many references are settled; for each of these how (`claimed`, `gone`, `waits`, `paused`, `finished`) and the
---   reference; then for each quota: tasks at most, how many lanes, the lanes (`queue:lane`)
--- returns {1 if the worker's heartbeat is there or 0, and 2 more if a quota of which nothing is to be taken has something;
---   where nothing was found, a reference of another worker that may leave a rest, or nothing; then the number of its quota
---   and each reference...}; what the worker had already has the number 0
+--   reference; then for each quota: tasks at most, how many lanes of a queue, the lanes (`queue:lane`)
+-- returns {1 if the worker's heartbeat is there or 0, 2 more if a quota of which nothing is to be taken has something, 4
+--   more if nothing is to be taken behind this at all; the rests that kept something from being taken; then the number of
+--   its quota and each reference...}; what the worker had already has the number 0
 local worker, left, suspects = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local taken, moved, held = stem .. 'taken:' .. worker, stem .. 'moved:' .. worker, stem .. 'held:' .. worker
 
@@ -19,7 +20,9 @@ for _ = 1, tonumber(ARGV[5]) do
   else
     -- What was fetched for the worker may have been claimed without a take.
     local was_ours = call('LREM', taken, 1, reference) > 0 or call('LREM', moved, 1, reference) > 0
-    call('SREM', stem .. 'splitting', reference)
+    if size_of(reference) > 1 then
+      call('ZREM', stem .. 'rests', rest_of(reference))
+    end
     if how == 'claimed' then
       call('LPUSH', held, reference)
     elseif was_ours and how ~= 'gone' then
@@ -31,7 +34,8 @@ for _ = 1, tonumber(ARGV[5]) do
   end
 end
 
-local found = { call('EXISTS', stem .. 'beat:' .. worker), '' }
+local awaited = {}
+local found = { call('EXISTS', stem .. 'beat:' .. worker), awaited }
 for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}) do
   found[#found + 1] = 0
   found[#found + 1] = reference
@@ -43,24 +47,28 @@ while at <= #ARGV and left > 0 do
   if not reference then
     break
   end
+  if size_of(reference) > left then
+    await_rest(reference)
+  end
   found[#found + 1] = 0
   found[#found + 1] = reference
   left = left - size_of(reference)
 end
 
-local paused, more, asked, number, has_more = {}, {}, {}, 0, false
-for _, queue in ipairs(call('SMEMBERS', stem .. 'paused')) do
+local paused, is_barred, more, number, has_more, is_over = {}, {}, {}, 0, false, false
+for _, queue in ipairs(at <= #ARGV and call('SMEMBERS', stem .. 'paused') or {}) do
   paused[queue] = true
 end
+local rests = at <= #ARGV and rests_to_come() or {}
 while at <= #ARGV do
-  local quota = math.min(left, tonumber(ARGV[at]))
+  local quota = is_over and 0 or math.min(left, tonumber(ARGV[at]))
   local lanes = tonumber(ARGV[at + 1])
   number = number + 1
   for i = at + 2, at + 1 + lanes do
     local queue, lane = string.match(ARGV[i], '^(%d+):(%d+)$')
     local list, is_suspect = stem .. 'l:' .. ARGV[i], lane % 2 == 1
-    asked[ARGV[i]] = not paused[queue]
-    while quota > 0 and not paused[queue] and (not is_suspect or suspects > 0) do
+    local is_served = not paused[queue] and (not is_suspect or suspects > 0)
+    while is_served and quota > 0 and (not is_suspect or suspects > 0) do
       local reference = move_next(list, taken)
       if not reference then
         break
@@ -68,9 +76,7 @@ while at <= #ARGV do
       -- What is beyond the quota goes back as a rest.
       local given = math.min(size_of(reference), quota)
       if given < size_of(reference) then
-        call('SADD', stem .. 'splitting', reference)
-        -- Nobody waits longer for a worker that died over it.
-        call('EXPIRE', stem .. 'splitting', 3)
+        await_rest(reference)
       end
       found[#found + 1] = number
       found[#found + 1] = reference
@@ -79,10 +85,16 @@ while at <= #ARGV do
         suspects = suspects - 1
       end
     end
-    if ARGV[at] == '0' and not has_more and not paused[queue] and (not is_suspect or suspects > 0) then
-      has_more = call('EXISTS', list) == 1
+    local rest = is_served and rest_in(rests, ARGV[i])
+    if rest and quota > 0 then
+      awaited[#awaited + 1] = rest
+      is_barred[queue], is_over, quota = true, quota == left, 0
     end
-    if left <= 0 and not paused[queue] and not is_suspect and call('EXISTS', list) == 1 then
+    if is_served and ARGV[at] == '0' and not has_more then
+      has_more = rest ~= nil or call('EXISTS', list) == 1
+    end
+    -- A rest wakes someone when it comes.
+    if is_served and (left <= 0 or is_over) and not is_barred[queue] and not is_suspect and call('EXISTS', list) == 1 then
       more[queue] = true
     end
   end
@@ -96,20 +108,5 @@ end
 for queue in pairs(more) do
   ring(queue)
 end
-
--- Of many tasks that another has taken for few some are left over, and come back as a reference of their own.
-local function awaited()
-  for _, reference in ipairs(call('SMEMBERS', stem .. 'splitting')) do
-    if asked[string.match(reference, '^%d+:%d+')] then
-      return reference
-    end
-  end
-  return ''
-end
-if number > 0 and #found == 2 then
-  found[2] = awaited()
-end
-if has_more then
-  found[1] = found[1] + 2
-end
+found[1] = found[1] + (has_more and 2 or 0) + (is_over and 4 or 0)
 return found

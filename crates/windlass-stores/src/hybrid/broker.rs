@@ -16,6 +16,7 @@ use windlass_core::store::RefusedReferences;
 use windlass_core::{QueueName, Result, WorkerId};
 
 use super::arrivals::Arrivals;
+use super::reference::Rest;
 use super::settled::{Settled, Untold};
 use super::single::Waiter;
 use super::wishes::Wish;
@@ -58,6 +59,8 @@ pub(super) struct Broker {
 #[derive(Debug, Default)]
 struct Standing {
     is_away: AtomicBool,
+    /// What was met when it was last lost.
+    why: Mutex<String>,
     /// References that could not be used, since the store was opened.
     gone_count: AtomicU64,
     busy_count: AtomicU64,
@@ -100,8 +103,10 @@ pub(super) struct Share {
 pub(super) struct Taken {
     /// The worker's heartbeat is there.
     pub(super) is_known: bool,
-    /// Nothing was there, but this of another worker may leave a rest in a moment.
-    pub(super) awaited: Option<Reference>,
+    /// Rests of what others have taken: behind them nothing was taken of their queues.
+    pub(super) awaited: Vec<Rest>,
+    /// Nothing is to be taken behind this at all, also not of others.
+    pub(super) is_over: bool,
     /// There is something in shares of which nothing was to be taken.
     pub(super) has_more: bool,
     /// References, each with its quota; without one where a worker had it already.
@@ -162,6 +167,11 @@ impl Broker {
         self.standing.is_away.load(Ordering::Relaxed)
     }
 
+    /// Why it is away, if it is.
+    pub(super) fn why_away(&self) -> Option<String> {
+        self.is_away().then(|| self.standing.why.lock().clone())
+    }
+
     /// How many references could not be used since the store was opened.
     pub(super) fn refused(&self) -> RefusedReferences {
         let told = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -214,8 +224,9 @@ impl Broker {
         };
         let mut parts = reply.list()?;
         let told = next(&mut parts, "take")?.number()?;
-        let (is_known, has_more) = (told & 1 != 0, told & 2 != 0);
-        let awaited = reference::read(&next(&mut parts, "take")?.text()?);
+        let (is_known, has_more, is_over) = (told & 1 != 0, told & 2 != 0, told & 4 != 0);
+        let awaited = next(&mut parts, "take")?.list()?.map(Reply::text);
+        let awaited = awaited.collect::<Result<Vec<_>>>()?.into_iter().map(Rest).collect();
         let mut references = Vec::new();
         while let Some(number) = parts.next() {
             let at =
@@ -230,7 +241,7 @@ impl Broker {
                 }
             }
         }
-        Ok(Taken { is_known, awaited, has_more, references })
+        Ok(Taken { is_known, awaited, is_over, has_more, references })
     }
 
     /// Notes a worker's sign of life.

@@ -119,16 +119,16 @@ impl Brokers {
 
     /// What an operator should know.
     pub(super) fn findings(&self) -> Vec<Finding> {
-        let away = self.all.iter().filter(|broker| broker.is_away());
-        let finding = |broker: &Arc<Broker>| Finding {
+        let finding = |(name, why): (&str, String)| Finding {
             severity: Severity::Warning,
             subject: "broker",
             text: format!(
-                "broker {} is away: its tasks are claimed from the database directly",
-                broker.name
+                "broker {name} is away: its tasks are claimed from the database directly ({why})"
             ),
-            advice: "start it, or look at the network; nothing is lost meanwhile".into(),
+            advice: "start it, or look at the network and at its URL; nothing is lost meanwhile"
+                .into(),
         };
+        let away = self.all.iter().filter_map(|one| Some((one.name, one.why_away()?)));
         away.map(finding).collect()
     }
 }

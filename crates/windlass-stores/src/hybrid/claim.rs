@@ -16,9 +16,9 @@ use crate::postgres::outbox::Reference;
 /// How often a claim goes on after references that led nowhere.
 const ROUNDS_MAX: usize = 4;
 /// How long a claim waits for what others leave over: at first, at last if they do not get on, and all
-/// in all.
+/// in all. (A broker itself tells of no rest that is late.)
 const REST_PAUSE_MIN: Duration = Duration::from_millis(1);
-const REST_PAUSE_MAX: Duration = Duration::from_millis(128);
+const REST_PAUSE_MAX: Duration = Duration::from_millis(16);
 const REST_MAX: Duration = Duration::from_secs(3);
 
 /// What a claim by references has brought.
@@ -66,12 +66,13 @@ impl Shared {
         let mut haul = self.take(params, manner).await?;
         let (begun, mut pause) = (Instant::now(), REST_PAUSE_MIN);
         while haul.wanted.is_empty() && !haul.awaited.is_empty() {
-            if pause > REST_PAUSE_MAX || begun.elapsed() > REST_MAX {
+            if begun.elapsed() > REST_MAX {
                 break;
             }
             tokio::time::sleep(pause).await;
             let next = self.take(params, Manner { looks_back: false, ..manner }).await?;
-            pause = if next.awaited == haul.awaited { pause * 2 } else { REST_PAUSE_MIN };
+            let is_same = next.awaited == haul.awaited;
+            pause = if is_same { (pause * 2).min(REST_PAUSE_MAX) } else { REST_PAUSE_MIN };
             haul = next;
         }
         self.claim_haul(params, haul).await

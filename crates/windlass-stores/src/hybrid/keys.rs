@@ -5,7 +5,7 @@
 //! | `l:<queue>:<lane>` | list: references, the next one at the right |
 //! | `taken:<worker>` | list: references that a worker has taken and the ledger has not answered for |
 //! | `moved:<worker>` | list: references that came to a worker while it waited and no claim has taken yet |
-//! | `splitting` | set, of limited life: references that were taken for fewer tasks than they lead to |
+//! | `rests` | sorted set, of limited life: rests of references that were taken for fewer tasks than they lead to |
 //! | `held:<worker>` | list: references whose tasks a worker runs |
 //! | `beat:<worker>` | string, of limited life: the worker's heartbeat |
 //! | `workers` | set: workers that may have lists |

@@ -10,6 +10,8 @@ use crate::redis::RedisOptions;
 /// From one comparison of brokers and ledger to the next.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
+const HOW_MANY: &str = "brokers: give one URL, or high=URL and low=URL";
+
 /// A ledger, and the brokers in front of it.
 #[derive(Debug, Clone)]
 pub struct HybridOptions {
@@ -44,8 +46,14 @@ impl HybridOptions {
             let (place, url) = match broker.split_once('=') {
                 Some(("high", url)) => (&mut high, url),
                 Some(("low", url)) => (&mut low, url),
+                // It may hold a password, so it is not repeated.
+                Some((name, _)) if !name.contains("://") => return Err(Error::invalid(HOW_MANY)),
                 _ => (&mut all, broker.as_str()),
             };
+            if url.contains("+asynq://") {
+                let text = "a broker: leave +asynq out of its URL; it holds references, not tasks";
+                return Err(Error::invalid(text));
+            }
             if place.replace(RedisOptions::of_url(url)?).is_some() {
                 return Err(Error::invalid("a broker was named twice for the same priorities"));
             }
@@ -53,7 +61,7 @@ impl HybridOptions {
         match (high, low, all) {
             (Some(high), Some(low), None) => Self::two(ledger, high, low),
             (None, None, Some(all)) => Self::one(ledger, all),
-            _ => Err(Error::invalid("brokers: give one URL, or high=URL and low=URL")),
+            _ => Err(Error::invalid(HOW_MANY)),
         }
     }
 
@@ -109,6 +117,7 @@ mod tests {
             &["high=redis://a:1", "high=redis://b:2"],
             &["redis+cluster://a:1,b:2"],
             &["middle=redis://a:1"],
+            &["redis+asynq://a:1"],
             &[],
         ] {
             assert!(read(brokers).is_err(), "{brokers:?}");

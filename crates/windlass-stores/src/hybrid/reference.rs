@@ -29,6 +29,17 @@ pub(super) fn size(reference: &Reference) -> usize {
     usize::try_from(reference.hi - reference.lo + 1).unwrap_or(1)
 }
 
+/// What is left over of a reference that someone has taken, and has not come back yet, as a broker calls it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rest(pub(super) String);
+
+impl Rest {
+    /// The number of its queue.
+    pub(super) fn queue(&self) -> Option<i32> {
+        self.0.split(':').next()?.parse().ok()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use windlass_core::Result;
-use windlass_core::store::Duty;
+use windlass_core::store::{Duty, Finding, Severity};
 
 use super::Shared;
 use super::broker::Broker;
@@ -182,6 +182,30 @@ impl Shared {
             self.ledger.set_broker_generation(duty, broker.name, Some(found)).await?;
         }
         Ok(true)
+    }
+
+    /// Brokers that are not those that the leader fills. (Nobody fills one that the ledger has no generation of.)
+    pub(super) async fn strangers(&self) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for broker in self.brokers.all() {
+            let Some(known) = self.ledger.broker_generation(broker.name).await? else { continue };
+            match broker.generation().await {
+                Ok(found) if found != known => findings.push(Finding {
+                    severity: Severity::Warning,
+                    subject: "broker",
+                    text: format!(
+                        "broker {} is not the server that the leader uses under that name, or has just lost everything",
+                        broker.name
+                    ),
+                    advice: "name the same brokers in all processes on a database; a broker that was emptied is filled \
+                             within seconds"
+                        .into(),
+                }),
+                // One that is away has been told of.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(findings)
     }
 
     /// Pushes lanes again that had fewer references than rows twice in a row; answers those that have now.

@@ -9,7 +9,7 @@ use windlass_core::{Priority, QueueName, Result, WorkerId};
 
 use super::Shared;
 use super::broker::{Amount, Broker, MOMENT, Share, Taken};
-use super::reference::size;
+use super::reference::{Rest, size};
 use super::settled::Settled;
 use crate::postgres::brokered::Wanted;
 use crate::postgres::outbox::Reference;
@@ -21,8 +21,8 @@ pub(super) struct Haul {
     pub(super) wanted: Vec<Wanted>,
     /// Some broker does not know the worker, or none was asked.
     pub(super) is_unknown: bool,
-    /// What others have taken that may leave a rest.
-    pub(super) awaited: Vec<Reference>,
+    /// Rests of what others have taken: what comes behind them was left alone.
+    pub(super) awaited: Vec<Rest>,
     /// The priorities whose brokers are away.
     pub(super) direct: Vec<Priority>,
     /// It came while the worker waited, and no list was looked at: there may be more.
@@ -75,6 +75,9 @@ struct Taking<'t> {
     /// Brokers that have been asked, and those that have nothing more for this claim.
     asked: HashSet<usize>,
     exhausted: HashSet<usize>,
+    /// Queues of which nothing more is to be taken: a rest goes before it. And whether that is so of all.
+    barred: HashSet<i32>,
+    is_over: bool,
     manner: Manner,
 }
 
@@ -125,14 +128,16 @@ impl Shared {
             haul: Haul::default(),
             asked: HashSet::new(),
             exhausted: HashSet::new(),
+            barred: HashSet::new(),
+            is_over: false,
             manner,
         };
         for number in 0..taking.steps.len() {
             let at = taking.steps[number].broker;
-            if taking.left.tasks == 0 {
+            if taking.left.tasks == 0 || taking.is_over {
                 break;
             }
-            if taking.exhausted.contains(&at) {
+            if taking.exhausted.contains(&at) || !taking.may_bring(number) {
                 continue;
             }
             match self.take_step(&mut taking, number).await {
@@ -227,6 +232,8 @@ impl Shared {
     /// Takes over what a broker has given.
     async fn take_over(&self, taking: &mut Taking<'_>, at: usize, taken: Taken) {
         taking.haul.is_unknown |= !taken.is_known;
+        taking.is_over |= taken.is_over;
+        taking.barred.extend(taken.awaited.iter().filter_map(Rest::queue));
         taking.haul.awaited.extend(taken.awaited);
         if !taken.has_more {
             taking.exhausted.insert(at);
@@ -276,6 +283,16 @@ impl Shared {
 }
 
 impl Taking<'_> {
+    /// False where a rest goes before a share.
+    fn is_open(&self, share: &Share) -> bool {
+        !share.lanes.iter().any(|(queue, _)| self.barred.contains(queue))
+    }
+
+    /// False where rests go before all shares of a step.
+    fn may_bring(&self, number: usize) -> bool {
+        self.steps[number].shares.iter().any(|share| self.is_open(share))
+    }
+
     /// What to ask a broker for at a step: the shares of the step, and those of later ones with nothing
     /// to be taken, so that it tells whether they are worth a call of their own.
     fn wish(&mut self, at: usize, number: usize) -> (Amount, Vec<Share>) {
@@ -283,7 +300,8 @@ impl Taking<'_> {
         let (tasks, suspects) = (self.left.tasks, self.left.suspects);
         let mut shares = Vec::new();
         for (later, step) in self.steps.iter().enumerate().skip(number) {
-            let its = step.shares.iter().filter(|_| step.broker == at).cloned();
+            let is_its = |share: &&Share| step.broker == at && self.is_open(share);
+            let its = step.shares.iter().filter(is_its).cloned();
             shares.extend(its.map(|share| Share {
                 at_most: if later == number { self.left.quotas[share.quota] } else { 0 },
                 ..share

@@ -1,5 +1,7 @@
 //! Leadership in PostgreSQL, and the term that every duty names.
 
+use std::sync::Once;
+
 use windlass_core::store::{Bid, Leadership, Term};
 use windlass_core::{Error, Reason, Result, WorkerId};
 
@@ -24,6 +26,9 @@ impl Shared {
             {
                 set(session, None, 0, last).await?;
                 return Ok(following(None));
+            }
+            if leader.is_none() {
+                tell_of_brokers();
             }
             return Ok(following(leader.as_ref()));
         }
@@ -59,6 +64,17 @@ impl Shared {
 async fn is_brokered(session: &Session) -> Result<bool> {
     let row = session.one(sql::BROKER_IN_USE, &[]).await?;
     Ok(row.is_some_and(|row| row.get(0)))
+}
+
+/// Once: whoever named the brokers may only have passed by, and then this is over in a minute.
+fn tell_of_brokers() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        tracing::warn!(
+            "this process names no broker, but others on the same database have within the last minute: it does not \
+             lead until they are gone for so long, and nobody else does; delayed tasks wait. Name the same brokers everywhere"
+        );
+    });
 }
 
 /// The term that a bid names.

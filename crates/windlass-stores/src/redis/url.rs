@@ -29,7 +29,7 @@ impl RedisOptions {
                 let node = |host: &str| server(&format!("{plain}://{login}{at}{host}"));
                 Self::cluster(hosts.split(',').map(node).collect::<Result<_>>()?)
             }
-            _ => return Err(Error::invalid("store URL: write redis://HOST:PORT/DATABASE")),
+            _ => return Err(Error::invalid("redis URL: write redis://HOST:PORT/DATABASE")),
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').ok_or_else(|| {
@@ -73,7 +73,7 @@ impl RedisOptions {
 
 fn server(place: &str) -> Result<ConnectionInfo> {
     place.into_connection_info().map_err(|_| {
-        Error::invalid("store URL: write redis://USER:PASSWORD@HOST:PORT/DATABASE, with %-escapes")
+        Error::invalid("redis URL: write redis://USER:PASSWORD@HOST:PORT/DATABASE, with %-escapes")
     })
 }
 

@@ -58,6 +58,25 @@ pub async fn a_higher_priority_is_claimed_first(s: Scene) {
     assert_eq!(given, expected, "critical, high, normal, low");
 }
 
+/// Not even tasks that were submitted together, of which every claim takes one.
+pub async fn claims_at_once_leave_nothing_urgent_behind(s: Scene) {
+    if !s.capabilities().has_priorities {
+        return priorities_are_refused(&s).await;
+    }
+    let worker = s.worker().await;
+    let of = |priority| vec![draft().priority(priority); 20];
+    s.submit_all([of(Priority::Low), of(Priority::Normal)].concat()).await;
+    let urgent = s.submit_all(of(Priority::Critical)).await;
+    let mut given = BTreeSet::new();
+    while given.len() < urgent.len() {
+        let (one, other) = tokio::join!(s.claim_ids(&worker, 1), s.claim_ids(&worker, 1));
+        let some = [one, other].concat();
+        let is_urgent = some.iter().all(|id| urgent.contains(id));
+        assert!(is_urgent, "{some:?} came before {} urgent ones", urgent.len() - given.len());
+        given.extend(some);
+    }
+}
+
 /// A store without priorities says so instead of dropping them.
 async fn priorities_are_refused(s: &Scene) {
     let (_, answer) = s.offer(draft().priority(Priority::High)).await;

@@ -37,6 +37,7 @@ impl Broker {
     }
 
     fn lose(&self, error: &Error) {
+        *self.standing.why.lock() = error.chain();
         if self.standing.is_away.swap(true, Ordering::Relaxed) {
             return;
         }
