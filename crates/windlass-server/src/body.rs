@@ -68,6 +68,7 @@ pub(crate) async fn none(shared: &Shared, request: Request) -> Outcome<()> {
     let body = any(shared, request, SINGLE_BYTES_MAX).await?;
     match body.media {
         Media::Absent => Ok(()),
+        Media::Ndjson if body.bytes.is_empty() => Ok(()),
         Media::Json => Object::read(&body.bytes, &NOTHING).map(drop),
         Media::Ndjson | Media::Other => Err(not_json()),
     }
@@ -83,7 +84,9 @@ pub(crate) async fn any(shared: &Shared, request: Request, bytes_max: usize) -> 
         Ok(gathered) => gathered?,
         Err(_) => return Err(too_slow(bounds.body_read)),
     };
-    let media = if bytes.is_empty() { Media::Absent } else { form };
+    // No line is a list of nothing.
+    let is_absent = bytes.is_empty() && form != Media::Ndjson;
+    let media = if is_absent { Media::Absent } else { form };
     if let Some(problem) = refusal.filter(|_| media != Media::Absent) {
         return Err(problem);
     }

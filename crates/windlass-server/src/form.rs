@@ -29,6 +29,8 @@ pub(crate) struct Entry {
 pub(crate) enum Sort {
     /// Any text.
     Text,
+    /// The name of something that is in a store already: any text but none.
+    Stored,
     /// 1 to 255 bytes without control characters.
     Key,
     /// A W3C trace context.

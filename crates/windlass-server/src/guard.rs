@@ -4,6 +4,7 @@
 //! A server that asks for no token trusts whoever reaches its port. On loopback that is the user, or a web
 //! page in the user's browser; the latter is kept out here.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use axum::extract::Request;
@@ -11,6 +12,7 @@ use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use axum::response::{IntoResponse, Response};
 
+use crate::access::veil::veiled;
 use crate::app::App;
 use crate::listen::Exposure;
 use crate::problem::{Problem, Slug};
@@ -44,6 +46,8 @@ impl RequestId {
             let is_word = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:/+=".contains(b);
             (1..=REQUEST_ID_BYTES_MAX).contains(&value.len())
                 && value.as_bytes().iter().all(is_word)
+                // Somebody's token must not be told or logged.
+                && value.to_str().is_ok_and(|text| matches!(veiled(text), Cow::Borrowed(_)))
         };
         let given = headers.get(REQUEST_ID).filter(is_plain).cloned();
         Self(given.unwrap_or_else(|| {

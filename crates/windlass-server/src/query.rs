@@ -16,10 +16,10 @@ use crate::problem::{Outcome, Problem};
 /// The parameters by which tasks are found.
 pub(crate) const FILTERS: [Entry; 7] = [
     entry("state", Sort::States, "One state, or several with commas between"),
-    entry("queue", Sort::Text, "Tasks of this queue"),
-    entry("type", Sort::Text, "Tasks of this type"),
+    entry("queue", Sort::Stored, "Tasks of this queue"),
+    entry("type", Sort::Stored, "Tasks of this type"),
     entry("priority", Sort::Priority, "Tasks of this priority"),
-    entry("tag", Sort::Text, "Tasks with this tag"),
+    entry("tag", Sort::Stored, "Tasks with this tag"),
     entry("created_after", Sort::Time, "Submitted then or later"),
     entry("created_before", Sort::Time, "Submitted earlier than then"),
 ];
@@ -61,7 +61,8 @@ impl<S: Sync> FromRequestParts<S> for RawQuery {
 impl RawQuery {
     /// Reads the query of a request with none but these parameters.
     pub(crate) fn read(&self, known: &[&[Entry]]) -> Outcome<Query> {
-        let known: Vec<_> = known.iter().copied().flatten().map(|entry| entry.name).collect();
+        let entries = || known.iter().copied().flatten();
+        let known: Vec<_> = entries().map(|entry| entry.name).collect();
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in self.0.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -79,6 +80,11 @@ impl RawQuery {
             // No name has it, and not every store could look for it.
             if value.contains('\0') {
                 return Err(Problem::field(&name, "must not have a NUL in it"));
+            }
+            let is_stored =
+                |entry: &Entry| entry.name == name && matches!(entry.sort, Sort::Stored);
+            if value.is_empty() && entries().any(is_stored) {
+                return Err(Problem::field(&name, "is empty: name one, or leave it out for all"));
             }
             if pairs.iter().any(|(taken, _)| *taken == name) {
                 return Err(Problem::field(&name, "is there twice"));
@@ -198,7 +204,7 @@ mod tests {
         check("&queue=a%20b+c&", "queue", Some("a b c"));
         check("qu%65ue=%C3%A9", "queue", Some("é"));
         check("tag=a=b", "tag", Some("a=b"));
-        check("tag", "tag", Some(""));
+        check("cursor", "cursor", Some(""));
     }
 
     fn check_refused(query: &str, word: &str) {
@@ -213,6 +219,8 @@ mod tests {
         check_refused("sate=pending", "did you mean state");
         check_refused("colour=red", "there are state, queue");
         check_refused("queue=a&queue=b", "twice");
+        check_refused("queue=", "is empty");
+        check_refused("tag", "is empty");
         check_refused("queue=%zz", "\"field\":\"queue\"");
         check_refused("queue=%ff", "\"field\":\"queue\"");
         check_refused("queue=%ff", "percent");

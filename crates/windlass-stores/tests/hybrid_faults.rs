@@ -213,6 +213,18 @@ async fn who_died_with_urgent_tasks_does_not_keep_others_from_the_rest_of_the_qu
     assert_eq!(s.claim_ids(&worker, 9).await, urgent, "and they are found again");
 }
 
+/// Whatever someone else may have put into a list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_reference_is_dropped_and_keeps_nobody_from_the_others() {
+    let (server, s, _) = stage(&[]).await;
+    let ids = s.submit_many(3).await;
+    let script = "for _, key in ipairs(redis.call('KEYS', '*:l:*')) do
+        redis.call('RPUSH', key, '', 'odd', '1:2', '1:2:3:4:5:6')
+    end";
+    server.operate(&["EVAL", script, "0"]).unwrap();
+    claim_all(&s, &ids).await;
+}
+
 /// Nobody need push or take anything to learn that a broker is away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_inspects_learns_that_a_broker_is_away() {

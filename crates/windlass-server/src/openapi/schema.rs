@@ -113,6 +113,7 @@ fn value(sort: &Sort, forms: &mut Map<String, Value>) -> Value {
             json!({ "anyOf": ways })
         }
         Sort::Text
+        | Sort::Stored
         | Sort::Key
         | Sort::Traceparent
         | Sort::Name
@@ -130,6 +131,7 @@ fn value(sort: &Sort, forms: &mut Map<String, Value>) -> Value {
 /// The schema of a value in a path, a query or a header, where everything is text.
 pub(super) fn parameter(sort: &Sort) -> Value {
     match sort {
+        Sort::Stored => json!({ "type": "string", "minLength": 1 }),
         Sort::Key => text(KEY),
         Sort::Traceparent => {
             let mut schema = text(trace_context::PATTERN);

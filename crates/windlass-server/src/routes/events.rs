@@ -37,8 +37,8 @@ const WISH: [Entry; 4] = [
         Sort::Text,
         "Names of events with commas between: `task.completed`, `task.*`, `*`; all if absent",
     ),
-    entry("queue", Sort::Text, "Only events of this queue"),
-    entry("type", Sort::Text, "Only events of tasks of this type"),
+    entry("queue", Sort::Stored, "Only events of this queue"),
+    entry("type", Sort::Stored, "Only events of tasks of this type"),
     entry("since", Sort::Text, "The `id` of the last event seen: what came after it is told first"),
 ];
 const TIME: [Entry; 1] =

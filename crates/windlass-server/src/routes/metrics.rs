@@ -26,7 +26,7 @@ pub(super) const SHOW: Call = Call {
     ..Call::PLAIN
 };
 
-const QUEUE: [Entry; 1] = [entry("queue", Sort::Text, "Of this queue; of all if absent")];
+const QUEUE: [Entry; 1] = [entry("queue", Sort::Stored, "Of this queue; of all if absent")];
 
 pub(super) const AUTOSCALE: Call = Call {
     group: Group::Server,

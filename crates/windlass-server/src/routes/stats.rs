@@ -53,8 +53,8 @@ const SERIES_OF: [Entry; 3] = [
         Sort::Count { least: 1, most: MINUTES_MAX },
         "How far back it reaches; 60 if absent",
     ),
-    entry("queue", Sort::Text, "Of this queue; of all if absent"),
-    entry("type", Sort::Text, "Of this type; of all if absent"),
+    entry("queue", Sort::Stored, "Of this queue; of all if absent"),
+    entry("type", Sort::Stored, "Of this type; of all if absent"),
 ];
 
 pub(super) const SERIES: Call = Call {

@@ -59,7 +59,8 @@ async fn every_answer_has_an_id_and_the_headers_that_keep_browsers_honest() {
     }
     let (head, _) = server.send("GET", "/", "x-request-id: my-id.7\r\n", "").await;
     assert!(head.contains("x-request-id: my-id.7\r\n"), "{head}");
-    for odd in ["a b", "<script>", &"x".repeat(200)] {
+    let token = format!("wl_001122334455_{}", "0f".repeat(32));
+    for odd in ["a b", "<script>", &"x".repeat(200), &token] {
         let (head, _) = server.send("GET", "/", &format!("x-request-id: {odd}\r\n"), "").await;
         assert!(!head.contains(odd), "{head}");
     }
@@ -148,6 +149,10 @@ async fn lines_are_a_batch() {
     let broken = &answer["results"][2]["error"];
     assert_eq!((&broken["status"], &broken["line"]), (&400.into(), &4.into()), "{answer}");
     assert!(broken["detail"].as_str().is_some_and(|text| text.contains("line 4")), "{answer}");
+    for nothing in ["", "\n\r\n"] {
+        let answer = server.send("POST", "/api/v1/tasks/batch", media, nothing).await.1.is(200);
+        assert_eq!(answer["results"], serde_json::json!([]), "as of an empty array");
+    }
     server.stop().await;
 }
 

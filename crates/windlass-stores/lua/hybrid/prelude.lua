@@ -6,8 +6,10 @@
 local call = redis.call
 local stem = KEYS[1]
 
+-- The list of a reference's lane; nothing for what is no reference.
 local function list_of(reference)
-  return stem .. 'l:' .. string.match(reference, '^%d+:%d+')
+  local lane = string.match(reference, '^(%d+:%d+):%d+:%d+:%d+$')
+  return lane and stem .. 'l:' .. lane
 end
 
 local function queue_of(reference)
@@ -53,6 +55,9 @@ end
 -- others begins at both: what several processes push at once lies at the left, what is given back at the right.
 local function put(reference)
   local list = list_of(reference)
+  if not list then
+    return
+  end
   local last = call('LINDEX', list, 0)
   if not last or is_before(last, reference) then
     call('LPUSH', list, reference)
@@ -95,11 +100,11 @@ local function put(reference)
   end
 end
 
--- Moves the next reference of a list to another; what is gone is left out.
+-- Moves the next reference of a list to another; what is gone, or is no reference, is dropped.
 local function move_next(list, to)
   while true do
     local reference = call('RPOPLPUSH', list, to)
-    if not reference or call('SREM', stem .. 'gone', row_of(reference)) == 0 then
+    if not reference or (list_of(reference) and call('SREM', stem .. 'gone', row_of(reference)) == 0) then
       return reference
     end
     call('LPOP', to)
@@ -111,11 +116,12 @@ end
 -- come, `queue:lane:position:end:lo` of the reference that was taken, by the time since when; a rest has the same end.
 local function end_of(reference)
   local place, lo, size = string.match(reference, '^(%d+:%d+:%d+):(%d+):(%d+)$')
-  return place .. ':' .. string.format('%.0f', lo + size) .. ':'
+  return place .. ':' .. string.format('%.0f', lo + size) .. ':', lo
 end
 
 local function rest_of(reference)
-  return end_of(reference) .. string.match(reference, '^%d+:%d+:%d+:(%d+)')
+  local place, lo = end_of(reference)
+  return place .. lo
 end
 
 -- How long a rest is waited for: a worker may have died over it.
@@ -165,8 +171,10 @@ end
 local function give_back(list)
   for _, reference in ipairs(call('LRANGE', list, 0, -1)) do
     call('ZREM', stem .. 'rests', rest_of(reference))
-    put(reference)
-    ring(queue_of(reference))
+    if list_of(reference) then
+      put(reference)
+      ring(queue_of(reference))
+    end
   end
   call('DEL', list)
 end

@@ -1,5 +1,5 @@
 -- take: notes what became of references that a worker took before, and moves the next ones to its list of taken ones,
--- in the order of the lanes given. What came to it by a move that it waited for comes first; before that, if it is asked
+-- in the order of the lanes given, with what came to it by a move that it waited for. First of all comes, if it is asked
 -- for, what is in its list since an answer was lost: not by one of several claims at once, whose references lie there too.
 -- Where a rest is to come, nothing is taken of its queue behind it, and nothing at all if it may have all that is wanted.
 -- KEYS[1] stem    ARGV[1] worker, [2] tasks at most, [3] suspects at most, [4] 1 to have what is there already or 0,
@@ -20,16 +20,17 @@ for _ = 1, tonumber(ARGV[5]) do
   else
     -- What was fetched for the worker may have been claimed without a take.
     local was_ours = call('LREM', taken, 1, reference) > 0 or call('LREM', moved, 1, reference) > 0
-    if size_of(reference) > 1 then
-      call('ZREM', stem .. 'rests', rest_of(reference))
-    end
     if how == 'claimed' then
+      -- Its rest may still be on its way.
       call('LPUSH', held, reference)
-    elseif was_ours and how ~= 'gone' then
-      if how == 'paused' then
+    elseif list_of(reference) then
+      call('ZREM', stem .. 'rests', rest_of(reference))
+      if was_ours and how == 'paused' then
         call('SADD', stem .. 'paused', queue_of(reference))
       end
-      put(reference)
+      if was_ours and how ~= 'gone' then
+        put(reference)
+      end
     end
   end
 end
@@ -39,23 +40,19 @@ local found = { call('EXISTS', stem .. 'beat:' .. worker), awaited }
 for _, reference in ipairs(ARGV[4] == '1' and call('LRANGE', taken, 0, -1) or {}) do
   found[#found + 1] = 0
   found[#found + 1] = reference
-  left = left - size_of(reference)
+  left = left - (size_of(reference) or 0)
 end
--- Also not by one who only tells what became of others.
-while at <= #ARGV and left > 0 do
-  local reference = move_next(moved, taken)
-  if not reference then
-    break
-  end
-  if size_of(reference) > left then
-    await_rest(reference)
-  end
-  found[#found + 1] = 0
-  found[#found + 1] = reference
-  left = left - size_of(reference)
+-- What came by a move goes back to where it stood: something more urgent may have come since. But not for one who only
+-- tells what became of others.
+local came = at <= #ARGV and call('LRANGE', moved, 0, -1) or {}
+for _, reference in ipairs(came) do
+  put(reference)
+end
+if #came > 0 then
+  call('DEL', moved)
 end
 
-local paused, is_barred, more, number, has_more, is_over = {}, {}, {}, 0, false, false
+local paused, is_barred, more, asked, number, has_more, is_over = {}, {}, {}, {}, 0, false, false
 for _, queue in ipairs(at <= #ARGV and call('SMEMBERS', stem .. 'paused') or {}) do
   paused[queue] = true
 end
@@ -67,6 +64,7 @@ while at <= #ARGV do
   for i = at + 2, at + 1 + lanes do
     local queue, lane = string.match(ARGV[i], '^(%d+):(%d+)$')
     local list, is_suspect = stem .. 'l:' .. ARGV[i], lane % 2 == 1
+    asked[list] = true
     local is_served = not paused[queue] and (not is_suspect or suspects > 0)
     while is_served and quota > 0 and (not is_suspect or suspects > 0) do
       local reference = move_next(list, taken)
@@ -104,7 +102,12 @@ if #found > 2 then
   -- A broker that has lost everything knows of the worker again only with its next heartbeat.
   call('SADD', stem .. 'workers', worker)
 end
--- Others may have the rest.
+-- Others may have the rest, and what was not asked for.
+for _, reference in ipairs(came) do
+  if list_of(reference) and not asked[list_of(reference)] then
+    ring(queue_of(reference))
+  end
+end
 for queue in pairs(more) do
   ring(queue)
 end

@@ -173,13 +173,11 @@ impl Shared {
         let (mut left, mut wanted) = (params.limit, Vec::new());
         for reference in arrived.flatten() {
             let quota = quota_of(params, numbers, &reference);
-            // What does not fit is found by a take.
-            let fits = |at: &usize| size(&reference) <= left.min(room[*at]);
-            if let Some(quota) = quota.filter(fits) {
-                left -= size(&reference);
-                room[quota] -= size(&reference);
-                wanted.push(Wanted { reference, quota });
-            }
+            // What does not fit is found by a take, with the others: it may be more urgent than they are.
+            let quota = quota.filter(|at| size(&reference) <= left.min(room[*at]))?;
+            left -= size(&reference);
+            room[quota] -= size(&reference);
+            wanted.push(Wanted { reference, quota });
         }
         (!wanted.is_empty()).then(|| Haul { wanted, has_come: true, ..Haul::default() })
     }
@@ -240,10 +238,8 @@ impl Shared {
         }
         let mut strange = Vec::new();
         for (quota, reference) in taken.references {
-            if quota.is_none() {
-                // Nobody else here need go for it.
-                self.brokers.all()[at].arrivals().forget(&taking.params.worker, &reference);
-            }
+            // Nobody else here need go for it.
+            self.brokers.all()[at].arrivals().forget(&taking.params.worker, &reference);
             match quota.or_else(|| quota_of(taking.params, taking.numbers, &reference)) {
                 Some(quota) => {
                     taking.left.count(quota, &reference);

@@ -131,6 +131,18 @@ async fn what_was_moved_is_for_any_claim_of_the_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_moved_stands_behind_what_is_more_urgent() {
+    let (server, s, _) = stage(&[]).await;
+    let (worker, elsewhere) = (s.worker().await, s.elsewhere().await);
+    let waiting = begin_to_wait(&s, &server, &claim_of(&worker, 3), 1).await;
+    let moved = elsewhere.submit_many(7).await;
+    assert_eq!(waiting.await.unwrap(), Wake::Work);
+    let urgent = elsewhere.submit(draft().priority(Priority::Critical)).await;
+    let given = claim(&s, claim_of(&worker, 3)).await.0;
+    assert_eq!(given, [&[urgent], &moved[..2]].concat());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_moved_and_is_not_claimed_is_given_back() {
     let (server, s, _) = stage(&[]).await;
     let (worker, other) = (s.worker().await, s.worker().await);
