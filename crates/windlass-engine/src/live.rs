@@ -22,9 +22,11 @@ mod publisher;
 mod testing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use windlass_core::event::EventTask;
 use windlass_core::store::{
     Action, Applied, ApplyParams, Beat, ChangeParams, ChangeReply, GetParams, Inserted, Order,
@@ -62,7 +64,15 @@ struct Inner {
     hub: Arc<Hub>,
     publisher: Arc<Publisher>,
     beaten: Mutex<Beaten>,
+    /// How many looks at the store are under way for what is to be told.
+    errands: watch::Sender<usize>,
 }
+
+/// One of the looks at the store that are under way.
+struct Errand(Arc<Inner>);
+
+/// How long somebody waits at most until what happened is told.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// Ends of runs on their way into the store.
 pub(crate) struct Ends {
@@ -89,6 +99,7 @@ impl Live {
             hub,
             publisher: Arc::new(publisher),
             beaten: Mutex::default(),
+            errands: watch::Sender::default(),
         };
         Self { inner: Arc::new(inner), home: None }
     }
@@ -145,7 +156,12 @@ impl Live {
 
     /// Waits until all that happened so far is told elsewhere, a second at most.
     pub(crate) async fn all_told(&self) {
-        self.inner.publisher.all_told().await;
+        let mut errands = self.inner.errands.subscribe();
+        let told = async {
+            let _ = errands.wait_for(|count| *count == 0).await;
+            self.inner.publisher.all_told().await;
+        };
+        let _ = tokio::time::timeout(TOLD_WITHIN, told).await;
     }
 
     fn handle(&self) -> Option<Handle> {
@@ -329,7 +345,24 @@ impl Live {
     /// Does what takes a look at the store, on nobody's way.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(home) = self.handle() {
-            home.spawn(work);
+            let errand = Errand::begin(&self.inner);
+            home.spawn(async move {
+                work.await;
+                drop(errand);
+            });
         }
+    }
+}
+
+impl Errand {
+    fn begin(inner: &Arc<Inner>) -> Self {
+        inner.errands.send_modify(|count| *count += 1);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        self.0.errands.send_modify(|count| *count -= 1);
     }
 }

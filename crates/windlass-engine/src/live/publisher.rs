@@ -22,8 +22,6 @@ const PACE: Duration = Duration::from_millis(15);
 /// The pause after a failure, and how long it is tried again while nothing new comes.
 const PAUSE: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long somebody waits at most until what happened is told.
-const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Publisher {
     store: Arc<dyn Store>,
@@ -105,12 +103,11 @@ impl Publisher {
         }
     }
 
-    /// Waits until what was pushed before is told, but not for long.
+    /// Waits until what was pushed before is told, or cannot be. While the store is away, that is long.
     pub(crate) async fn all_told(&self) {
         let pushed = self.waiting.lock().pushed;
         let mut dealt = self.dealt.subscribe();
-        let all = dealt.wait_for(|dealt| *dealt >= pushed);
-        let _ = tokio::time::timeout(TOLD_WITHIN, all).await;
+        let _ = dealt.wait_for(|dealt| *dealt >= pushed).await;
     }
 
     /// Sends until nothing waits, or nobody wants it.
@@ -132,12 +129,9 @@ impl Publisher {
                 }
                 Err(error) => {
                     tracing::warn!(error = error.chain(), "events are not told elsewhere");
-                    let (has_others, pushed) = {
-                        let mut waiting = self.waiting.lock();
-                        waiting.is_driven = false;
-                        (waiting.lose(), waiting.pushed)
-                    };
-                    self.settle(pushed, has_others);
+                    if self.waiting.lock().lose() {
+                        self.hub.miss();
+                    }
                     return;
                 }
             }
@@ -157,20 +151,19 @@ impl Publisher {
             true => Ok(()),
             false => self.store.publish(messages).await,
         };
-        if sent.is_err() {
-            // Whether they were told, nobody knows: told twice would be out of order.
-            self.waiting.lock().news.marks.has_gap = true;
+        match &sent {
+            Ok(()) => {
+                self.dealt.send_replace(pushed);
+            }
+            // Whether they were told, nobody knows: told twice would be out of order. The gap is told next.
+            Err(_) => {
+                self.waiting.lock().news.marks.has_gap = true;
+                if !news.others.is_empty() {
+                    self.hub.miss();
+                }
+            }
         }
-        self.settle(pushed, sent.is_err() && !news.others.is_empty());
         sent
-    }
-
-    /// Notes how far everything is dealt with; those who listen here may have lost something.
-    fn settle(&self, pushed: u64, has_lost: bool) {
-        if has_lost {
-            self.hub.miss();
-        }
-        self.dealt.send_replace(pushed);
     }
 
     /// Whether someone listens elsewhere, as of a second ago at most.
@@ -227,8 +220,9 @@ impl Waiting {
         is_empty
     }
 
-    /// What waits is left out. True when there were events of queues or workers among it.
+    /// What waits is left out, and nobody sees to it. True when there were events of queues or workers among it.
     fn lose(&mut self) -> bool {
+        self.is_driven = false;
         let has_others = !self.news.others.is_empty();
         self.news.lose();
         has_others
