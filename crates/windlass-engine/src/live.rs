@@ -1,4 +1,5 @@
-//! Live events: what happens to tasks, queues and workers, told as it happens to whoever listens, here or in other processes.
+//! Live events: what happens to tasks, queues and workers, told as it happens to whoever listens, here or in
+//! other processes.
 //!
 //! Everything that happens passes through the store ([`crate::metrics::Watched`]), and there it is told
 //! (`happening.rs` for tasks, `other.rs` and `beaten.rs` for queues and workers), a batch at a time, and only
@@ -50,6 +51,9 @@ use publisher::Publisher;
 use crate::identity::fresh_id;
 use crate::store_clock::StoreClock;
 
+/// How long somebody waits at most until what happened is told.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+
 /// The live events of one client and of all that works through it. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Live {
@@ -70,9 +74,6 @@ struct Inner {
 
 /// One of the looks at the store that are under way.
 struct Errand(Arc<Inner>);
-
-/// How long somebody waits at most until what happened is told.
-const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// Ends of runs on their way into the store.
 pub(crate) struct Ends {
@@ -150,7 +151,8 @@ impl Live {
         }
         match self.handle().filter(|_| publisher.is_able()) {
             Some(home) => publisher.push(&home, News::of_others(others)),
-            None => hub.push(News::of_others(others)),
+            None if hub.is_active() => hub.push(News::of_others(others)),
+            None => {}
         }
     }
 
