@@ -163,13 +163,16 @@ impl Desk {
         Ok(caller)
     }
 
-    /// Saves the statistics of what was submitted; the command has done its work without them.
-    async fn end(&self) {
-        if let Some(client) = self.opened.get()
-            && let Err(error) = client.statistics().save().await
-        {
+    /// Runs a command that submits or changes something to its end: those who listen are told, and statistics saved.
+    /// It has done its work without that.
+    async fn to_its_end(&self, command: impl Future<Output = Done>) -> Done {
+        let done = command.await;
+        let Some(client) = self.opened.get() else { return done };
+        client.all_told().await;
+        if let Err(error) = client.statistics().save().await {
             tracing::warn!(error = error.chain(), "statistics are not saved");
         }
+        done
     }
 }
 
@@ -202,13 +205,17 @@ pub(crate) async fn run(cli: Cli) -> Done {
         Command::Worker(args) => worker::run(args, globals).await,
         Command::Enqueue(args) => {
             let desk = Desk::set(globals)?;
-            let done = enqueue::run(args, &desk).await;
-            desk.end().await;
-            done
+            desk.to_its_end(enqueue::run(args, &desk)).await
         }
-        Command::Task(command) => task::run(command, &Desk::set(globals)?).await,
+        Command::Task(command) => {
+            let desk = Desk::set(globals)?;
+            desk.to_its_end(task::run(command, &desk)).await
+        }
+        Command::Dlq(command) => {
+            let desk = Desk::set(globals)?;
+            desk.to_its_end(dlq::run(command, &desk)).await
+        }
         Command::Queue(command) => queue::run(command, &Desk::set(globals)?).await,
-        Command::Dlq(command) => dlq::run(command, &Desk::set(globals)?).await,
         Command::Workers(command) => workers::run(command, &Desk::set(globals)?).await,
         Command::Events(args) => events::run(args, &Desk::set(globals)?).await,
         Command::Stats(args) => stats::run(args, &Desk::set(globals)?).await,

@@ -1,6 +1,8 @@
 //! `dev`, `serve` and `worker` as processes: killed and restarted, stopped in good order, several on
 //! one file.
 
+#[path = "processes/events.rs"]
+mod events;
 #[path = "processes/metrics.rs"]
 mod metrics;
 mod support;

@@ -235,7 +235,7 @@ pub struct EventDetails {
 }
 
 /// The worker that an event tells of.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EventWorker {
     /// Which worker.
     #[serde(rename = "worker_id")]

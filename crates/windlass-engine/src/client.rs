@@ -109,6 +109,13 @@ impl Client {
         self.inner.live.listen(filter, since).await
     }
 
+    /// Waits until what happened through this client is told to those who listen in other processes, for a second at
+    /// most. A program that ends right after a submit or a change calls this before; workers, and orders to
+    /// queues, do it by themselves.
+    pub async fn all_told(&self) {
+        self.inner.live.all_told().await;
+    }
+
     pub(crate) fn live(&self) -> &Live {
         &self.inner.live
     }

@@ -1,50 +1,58 @@
-//! Live events: what happens to tasks, told as it happens to whoever listens, here or in other processes.
+//! Live events: what happens to tasks, queues and workers, told as it happens to whoever listens, here or in
+//! other processes.
 //!
 //! Everything that happens passes through the store ([`crate::metrics::Watched`]), and there it is told
-//! (`happening.rs`), a batch at a time, and only while someone listens. Who listens here hears it from the hub
-//! (`hub.rs`, `keeper.rs`, `board.rs`); other processes are told by the publisher (`publisher.rs`), if one of
-//! them has said that someone listens there (`audience.rs`).
+//! (`happening.rs` for tasks, `other.rs` and `beaten.rs` for queues and workers), a batch at a time, and only
+//! while someone listens. Who listens here hears it from the hub (`hub.rs`, `keeper.rs`, `board.rs`); other processes
+//! are told by the publisher (`publisher.rs`), if one of them has said that someone listens there (`audience.rs`).
 
 mod audience;
+mod beaten;
 mod board;
-mod comparison;
+mod depths;
 mod filter;
 mod happening;
 mod hub;
 mod keeper;
+mod known;
 mod order;
+mod other;
 mod packet;
 mod publisher;
 #[cfg(test)]
 mod testing;
 
-use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use windlass_core::event::EventTask;
 use windlass_core::store::{
-    Action, Applied, ApplyParams, Beat, ChangeParams, ChangeReply, GetParams, Inserted, Orders,
-    Parts, ProgressReport, Target,
+    Action, Applied, ApplyParams, Beat, ChangeParams, ChangeReply, GetParams, Inserted, Order,
+    Orders, Parts, ProgressReport, Target,
 };
 use windlass_core::{
-    Claimed, NewTask, Result, State, Store, SystemClock, TaskId, TaskRecord, Transition, WorkerId,
+    Claimed, ErrorKind, NewTask, Result, State, Store, SystemClock, TaskId, TaskRecord, Transition,
+    WorkerId,
 };
 
+use beaten::{Beaten, Beating};
 pub use board::Told;
 pub use filter::{EventFilter, Reach};
 use happening::TaskEvent;
 use hub::Hub;
 pub use hub::Listener;
-use packet::Marks;
+use other::OtherEvent;
+use packet::News;
 use publisher::Publisher;
 
 use crate::identity::fresh_id;
 use crate::store_clock::StoreClock;
 
-/// Workers of which it is known that they have beaten.
-const WORKERS_MAX: usize = 1_000;
+/// How long somebody waits at most until what happened is told.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// The live events of one client and of all that works through it. Cheap to clone.
 #[derive(Clone)]
@@ -60,14 +68,12 @@ struct Inner {
     hub: Arc<Hub>,
     publisher: Arc<Publisher>,
     beaten: Mutex<Beaten>,
+    /// How many looks at the store are under way for what is to be told.
+    errands: watch::Sender<usize>,
 }
 
-/// The workers that have beaten through here, the last ones.
-#[derive(Default)]
-struct Beaten {
-    known: HashSet<WorkerId>,
-    order: VecDeque<WorkerId>,
-}
+/// One of the looks at the store that are under way.
+struct Errand(Arc<Inner>);
 
 /// Ends of runs on their way into the store.
 pub(crate) struct Ends {
@@ -86,14 +92,15 @@ impl Live {
     pub(crate) fn of(store: &Arc<dyn Store>) -> Self {
         let (origin, clock) =
             (fresh_id().to_string(), Arc::new(StoreClock::new(Arc::new(SystemClock))));
-        let hub = Hub::new(store.clone(), origin.clone(), clock.clone());
-        let publisher = Publisher::new(store.clone(), origin);
+        let hub = Arc::new(Hub::new(store.clone(), origin.clone(), clock.clone()));
+        let publisher = Publisher::new(store.clone(), origin, hub.clone());
         let inner = Inner {
             store: store.clone(),
             clock,
-            hub: Arc::new(hub),
+            hub,
             publisher: Arc::new(publisher),
             beaten: Mutex::default(),
+            errands: watch::Sender::default(),
         };
         Self { inner: Arc::new(inner), home: None }
     }
@@ -118,22 +125,45 @@ impl Live {
 
     fn tell(&self, events: Vec<TaskEvent>) {
         if !events.is_empty() {
-            self.say(events, Marks::default());
+            self.say(News::of_tasks(events));
         }
     }
 
-    fn say(&self, events: Vec<TaskEvent>, marks: Marks) {
+    fn say(&self, news: News) {
         let Inner { hub, publisher, .. } = &*self.inner;
         let home = self.handle().filter(|_| publisher.may_be_wanted());
         match (hub.is_active(), home) {
             (true, Some(home)) => {
-                hub.push(events.clone(), marks);
-                publisher.push(&home, events, marks);
+                hub.push(news.clone());
+                publisher.push(&home, news);
             }
-            (true, None) => hub.push(events, marks),
-            (false, Some(home)) => publisher.push(&home, events, marks),
+            (true, None) => hub.push(news),
+            (false, Some(home)) => publisher.push(&home, news),
             (false, None) => {}
         }
+    }
+
+    /// Tells of queues and workers: through the store also to those who listen here, so that all hear the same order.
+    fn tell_others(&self, others: Vec<OtherEvent>) {
+        let Inner { hub, publisher, .. } = &*self.inner;
+        if others.is_empty() || !self.may_be_wanted() {
+            return;
+        }
+        match self.handle().filter(|_| publisher.is_able()) {
+            Some(home) => publisher.push(&home, News::of_others(others)),
+            None if hub.is_active() => hub.push(News::of_others(others)),
+            None => {}
+        }
+    }
+
+    /// Waits until all that happened so far is told elsewhere, a second at most.
+    pub(crate) async fn all_told(&self) {
+        let mut errands = self.inner.errands.subscribe();
+        let told = async {
+            let _ = errands.wait_for(|count| *count == 0).await;
+            self.inner.publisher.all_told().await;
+        };
+        let _ = tokio::time::timeout(TOLD_WITHIN, told).await;
     }
 
     fn handle(&self) -> Option<Handle> {
@@ -143,14 +173,14 @@ impl Live {
     /// Something happened that no event tells.
     fn gap(&self) {
         if self.may_be_wanted() {
-            self.say(Vec::new(), Marks { has_gap: true, has_look: false });
+            self.say(News::GAP);
         }
     }
 
-    /// Something happened that shows in the figures.
-    pub(crate) fn look(&self) {
+    /// Something happened that only the figures show.
+    fn look(&self) {
         if self.may_be_wanted() {
-            self.say(Vec::new(), Marks { has_gap: false, has_look: true });
+            self.say(News::LOOK);
         }
     }
 
@@ -194,32 +224,57 @@ impl Live {
     }
 
     /// What will be told of a beat.
-    pub(crate) fn beating(&self, beat: &Beat) -> Vec<ProgressReport> {
-        match !beat.progress.is_empty() && self.may_be_wanted() {
-            true => beat.progress.clone(),
-            false => Vec::new(),
-        }
+    pub(crate) fn beating(&self, beat: &Beat) -> Beating {
+        let is_wanted = !beat.progress.is_empty() && self.may_be_wanted();
+        Beating::of(beat, if is_wanted { beat.progress.clone() } else { Vec::new() })
     }
 
-    pub(crate) fn beaten(&self, worker: &WorkerId, progress: Vec<ProgressReport>, orders: &Orders) {
+    pub(crate) fn beaten(&self, beating: Beating, orders: &Orders) {
         self.inner.clock.hear(orders.now);
-        if self.inner.beaten.lock().is_first(worker) {
-            self.look();
-        }
+        let events = self.inner.beaten.lock().beaten(&beating, orders);
+        self.tell_others(events);
         if !orders.given_back.is_empty() {
             self.gap();
         }
+        let progress = beating.progress;
         if !progress.is_empty() {
             let live = self.clone();
             self.spawn(async move { live.tell_progress(progress).await });
         }
     }
 
-    pub(crate) fn left(&self, released: u64) {
-        self.look();
+    /// A worker has left. Its process may end now: that is told first.
+    pub(crate) async fn left(&self, worker: &WorkerId, released: u64) {
+        let event = self.inner.beaten.lock().left(worker, self.inner.clock.now());
+        if !self.may_be_wanted() {
+            return;
+        }
+        match event {
+            Some(event) => self.tell_others(vec![event]),
+            None => self.look(),
+        }
         if released > 0 {
             self.gap();
         }
+        self.all_told().await;
+    }
+
+    /// What will be told of an order.
+    pub(crate) fn ordering(&self, order: &Order) -> Option<OtherEvent> {
+        other::ordering(order, self.inner.clock.now()).filter(|_| self.may_be_wanted())
+    }
+
+    /// An order was given, or not. Whoever gave it hears so after it was told: what they order next, wherever, is
+    /// told after it.
+    pub(crate) async fn ordered(&self, event: Option<OtherEvent>, given: &Result<()>) {
+        let Some(event) = event else { return };
+        match given {
+            Ok(()) => self.tell_others(vec![event]),
+            // Whether it was given, nobody knows.
+            Err(error) if error.kind() == ErrorKind::Unavailable => self.gap(),
+            Err(_) => return,
+        }
+        self.all_told().await;
     }
 
     /// Tasks were taken back from lost workers.
@@ -292,22 +347,24 @@ impl Live {
     /// Does what takes a look at the store, on nobody's way.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(home) = self.handle() {
-            home.spawn(work);
+            let errand = Errand::begin(&self.inner);
+            home.spawn(async move {
+                work.await;
+                drop(errand);
+            });
         }
     }
 }
 
-impl Beaten {
-    fn is_first(&mut self, worker: &WorkerId) -> bool {
-        let is_first = self.known.insert(worker.clone());
-        if is_first {
-            self.order.push_back(worker.clone());
-        }
-        if self.order.len() > WORKERS_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
-        is_first
+impl Errand {
+    fn begin(inner: &Arc<Inner>) -> Self {
+        inner.errands.send_modify(|count| *count += 1);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        self.0.errands.send_modify(|count| *count -= 1);
     }
 }

@@ -161,22 +161,79 @@ async fn progress_is_told_with_the_task_that_makes_it() {
     worker.stop().await.unwrap();
 }
 
+fn of_mail(order: RunOrder) -> Order {
+    Order::Queue { queue: QueueName::new("mail").unwrap(), order }
+}
+
 #[tokio::test(start_paused = true)]
 async fn queues_and_workers_are_told_when_they_change() {
     let fleet = Fleet::new();
     let mut listener = listen(&fleet.client, &["worker.*", "queue.*"]).await;
-    tokio::time::sleep(SECOND * 2).await;
     let elsewhere = fleet.seat();
     let worker = elsewhere.worker().handle(succeed).start().await.unwrap();
     assert_eq!(kinds(&mut listener, 1).await, ["worker.joined"]);
-    let queue = QueueName::new("mail").unwrap();
-    let pause = |order| Order::Queue { queue: queue.clone(), order };
-    elsewhere.client.watched().order(pause(RunOrder::Pause)).await.unwrap();
+    elsewhere.client.watched().order(of_mail(RunOrder::Pause)).await.unwrap();
     assert_eq!(kinds(&mut listener, 2).await, ["queue.paused", "queue.depth"]);
-    elsewhere.client.watched().order(pause(RunOrder::Run)).await.unwrap();
+    elsewhere.client.watched().order(of_mail(RunOrder::Run)).await.unwrap();
     assert_eq!(kinds(&mut listener, 1).await, ["queue.resumed"]);
+    let id = fleet.alive().await[0].id.clone();
+    for (order, kind) in [(RunOrder::Pause, "worker.paused"), (RunOrder::Run, "worker.resumed")] {
+        let order = Order::Worker { worker: id.clone(), order };
+        fleet.client.watched().order(order).await.unwrap();
+        assert_eq!(kinds(&mut listener, 1).await, [kind]);
+    }
     worker.stop().await.unwrap();
     assert_eq!(kinds(&mut listener, 1).await, ["worker.left"]);
+    is_quiet(&mut listener).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_past_windlass_is_found_in_the_figures_and_told_once() {
+    let fleet = Fleet::new();
+    let leads = fleet.worker().handle(succeed).start().await.unwrap();
+    let wanted = ["worker.*", "queue.paused", "queue.resumed"];
+    let mut listener = listen(&fleet.client, &wanted).await;
+    // As by SQL, or by a Go program: right in the store, so that nobody tells.
+    for (order, kind) in [(RunOrder::Pause, "queue.paused"), (RunOrder::Run, "queue.resumed")] {
+        fleet.store.order(of_mail(order)).await.unwrap();
+        assert_eq!(kinds(&mut listener, 1).await, [kind]);
+    }
+    // A process that cannot tell others, and then ends without a word.
+    let mute = fleet.seat();
+    mute.faults.fail(Method::Load, 1_000, windlass_core::ErrorKind::Unavailable);
+    let worker = mute.worker().handle(succeed).start().await.unwrap();
+    assert_eq!(kinds(&mut listener, 1).await, ["worker.joined"]);
+    mute.faults.go_away();
+    let (ended, left) = tokio::join!(worker.stop(), kinds(&mut listener, 1));
+    assert!(ended.is_err() && left == ["worker.left"], "{ended:?} {left:?}");
+    is_quiet(&mut listener).await;
+    leads.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_cannot_be_told_is_given_all_the_same_and_is_a_gap() {
+    let fleet = Fleet::new();
+    let (seat, wanted) = (fleet.seat(), ["queue.paused", "queue.resumed"]);
+    let mut here = listen(&seat.client, &wanted).await;
+    let mut there = listen(&fleet.client, &wanted).await;
+    let order = async |order| seat.client.watched().order(of_mail(order)).await.unwrap();
+    seat.faults.fail(Method::Publish, 1, windlass_core::ErrorKind::Unavailable);
+    order(RunOrder::Pause).await;
+    for listener in [&mut here, &mut there] {
+        assert_eq!(kinds(listener, 1).await, ["gap"]);
+    }
+    // What those who listen know is in doubt: the next word is told, whatever it says.
+    order(RunOrder::Run).await;
+    for listener in [&mut here, &mut there] {
+        assert_eq!(kinds(listener, 1).await, ["queue.resumed"]);
+    }
+    seat.faults.hold(Method::Publish);
+    order(RunOrder::Pause).await;
+    assert!(fleet.store.queues().await.unwrap()[0].is_paused);
+    seat.faults.release(Method::Publish);
+    for listener in [&mut here, &mut there] {
+        assert_eq!(kinds(listener, 1).await, ["queue.paused"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

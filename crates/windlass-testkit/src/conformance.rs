@@ -14,6 +14,7 @@ pub mod change;
 pub mod claim;
 pub mod counters;
 pub mod documents;
+pub mod events;
 pub mod expire;
 pub mod fencing;
 pub mod held;
@@ -41,7 +42,7 @@ macro_rules! conformance {
             $subject;
             life, claim, fencing, repeats, expire, identity, held, promote, cancel,
             change, unique, idempotency, prune, lead, batches, races, counters,
-            list, documents, bytes, history, presence, wait, broadcast, profile
+            list, documents, bytes, history, presence, wait, broadcast, events, profile
         }
     };
     ($subject:ty; $($topic:ident),+) => {
@@ -469,6 +470,14 @@ macro_rules! topic {
                 who_subscribes_later_hears_what_comes_then,
                 a_message_that_is_too_long_is_refused_with_all_others,
                 who_does_not_read_finds_a_gap_and_holds_up_nobody,
+        } }
+    };
+    (events of $subject:ty) => {
+        $crate::rules! { $subject; events {
+                every_pause_and_resume_of_a_queue_is_told_in_order_whoever_gives_it,
+                an_order_that_a_queue_obeys_already_is_not_told,
+                a_worker_is_told_when_it_joins_obeys_and_leaves,
+                a_worker_that_is_declared_lost_has_left,
         } }
     };
     (profile of $subject:ty) => {

@@ -14,9 +14,8 @@ use windlass_core::{Error, ErrorKind, Reason, Result, Store};
 
 use super::board::{Board, Place, Since, Told};
 use super::filter::EventFilter;
-use super::happening::TaskEvent;
 use super::keeper;
-use super::packet::Marks;
+use super::packet::News;
 use crate::store_clock::StoreClock;
 
 /// Those who listen at the same time.
@@ -35,14 +34,9 @@ pub(crate) struct Hub {
     pub(super) arrived: Notify,
     is_active: AtomicBool,
     listeners: AtomicUsize,
-    inbox: Mutex<Inbox>,
+    /// What happened in this process.
+    inbox: Mutex<News>,
     keeping: Mutex<Option<watch::Receiver<Standing>>>,
-}
-
-#[derive(Default)]
-pub(super) struct Inbox {
-    pub(super) events: Vec<TaskEvent>,
-    pub(super) marks: Marks,
 }
 
 /// How it stands with hearing.
@@ -74,20 +68,19 @@ impl Hub {
     }
 
     /// Takes what happened in this process.
-    pub(crate) fn push(&self, events: Vec<TaskEvent>, marks: Marks) {
-        let mut inbox = self.inbox.lock();
-        inbox.marks.add(marks);
-        if inbox.events.len() + events.len() > INBOX_MAX {
-            inbox.events.clear();
-            inbox.marks.has_gap = true;
-        } else {
-            inbox.events.extend(events);
-        }
-        drop(inbox);
+    pub(crate) fn push(&self, news: News) {
+        self.inbox.lock().add(news, INBOX_MAX);
         self.arrived.notify_one();
     }
 
-    pub(super) fn take(&self) -> Inbox {
+    /// Something happened that will not be heard here.
+    pub(crate) fn miss(&self) {
+        if self.is_active() {
+            self.push(News::GAP);
+        }
+    }
+
+    pub(super) fn take(&self) -> News {
         std::mem::take(&mut *self.inbox.lock())
     }
 
@@ -133,7 +126,7 @@ impl Hub {
         }
         *keeping = None;
         self.is_active.store(false, Ordering::Release);
-        *self.inbox.lock() = Inbox::default();
+        *self.inbox.lock() = News::default();
         // Ids from before must not seem to be followed by what comes when someone listens again.
         self.board.lock().clear();
         true

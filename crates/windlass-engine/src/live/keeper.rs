@@ -9,16 +9,18 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
+use windlass_core::Result;
 use windlass_core::event::{Event, Subject};
-use windlass_core::store::{Broadcast, BroadcastStream, Depth};
-use windlass_core::{Result, Timestamp};
+use windlass_core::store::{Broadcast, BroadcastStream};
 
 use super::audience::{FRESH_FOR, RENEWED_EVERY, Sign};
-use super::comparison::Comparison;
+use super::depths::Depths;
 use super::happening::TaskEvent;
-use super::hub::{Hub, Inbox, Standing};
+use super::hub::{Hub, Standing};
+use super::known::{Known, Mark};
 use super::order::{Order, Verdict};
-use super::packet::unpack;
+use super::other::OtherEvent;
+use super::packet::{News, unpack};
 use crate::metrics::Figures;
 
 /// How long after the sign was put up everybody has seen it.
@@ -40,7 +42,7 @@ const ORIGINS_MAX: usize = 10_000;
 /// Keeps a hub until nobody has listened for a while.
 pub(super) async fn keep(hub: Arc<Hub>, said: watch::Sender<Standing>) {
     let mut sign = Sign::new(&hub.origin);
-    let (stream, since) = match begin(&hub, &mut sign).await {
+    let (stream, figures) = match begin(&hub, &mut sign).await {
         Ok(begun) => begun,
         Err(error) => {
             tracing::warn!(error = error.chain(), "live events cannot be heard");
@@ -51,8 +53,9 @@ pub(super) async fn keep(hub: Arc<Hub>, said: watch::Sender<Standing>) {
     };
     let mut keeper = Keeper {
         stream,
-        order: Order::since(since),
-        comparison: Comparison::default(),
+        order: Order::since(figures.now),
+        known: Known::of(&figures),
+        depths: Depths::default(),
         origins: HashMap::new(),
         sign: Some(sign),
         renewed: Instant::now(),
@@ -61,6 +64,7 @@ pub(super) async fn keep(hub: Arc<Hub>, said: watch::Sender<Standing>) {
         gap_at: None,
         looked: None,
         reading: None,
+        read_since: Mark::default(),
         wants_look: false,
         listened: Instant::now(),
         hub,
@@ -74,8 +78,8 @@ pub(super) async fn keep(hub: Arc<Hub>, said: watch::Sender<Standing>) {
     }
 }
 
-/// Begins to hear; answers when everybody tells, with the time since when they do.
-async fn begin(hub: &Hub, sign: &mut Sign) -> Result<(Option<BroadcastStream>, Timestamp)> {
+/// Begins to hear; answers when everybody tells, with what was there before.
+async fn begin(hub: &Hub, sign: &mut Sign) -> Result<(Option<BroadcastStream>, Figures)> {
     let stream = match hub.store.profile().capabilities.has_broadcasts {
         true => {
             let stream = hub.store.subscribe().await?;
@@ -89,16 +93,17 @@ async fn begin(hub: &Hub, sign: &mut Sign) -> Result<(Option<BroadcastStream>, T
             None
         }
     };
-    let now = hub.store.inspect(Depth::Ping).await?.now;
-    hub.clock.hear(now);
-    Ok((stream, now))
+    let figures = Figures::read(&hub.store).await?;
+    hub.clock.hear(figures.now);
+    Ok((stream, figures))
 }
 
 struct Keeper {
     hub: Arc<Hub>,
     stream: Option<BroadcastStream>,
     order: Order,
-    comparison: Comparison,
+    known: Known,
+    depths: Depths,
     /// The number of the last message of each process.
     origins: HashMap<String, u64>,
     /// Absent while it is being renewed.
@@ -111,6 +116,8 @@ struct Keeper {
     gap_at: Option<Instant>,
     looked: Option<Instant>,
     reading: Option<JoinHandle<Result<Figures>>>,
+    /// What was heard when the reading was begun.
+    read_since: Mark,
     wants_look: bool,
     listened: Instant,
 }
@@ -126,7 +133,8 @@ enum Turn {
 
 impl Keeper {
     async fn run(&mut self) {
-        let mut tick = tokio::time::interval(TICK);
+        // Not at once: who has begun to listen says what it wants only after this has begun.
+        let mut tick = tokio::time::interval_at(Instant::now() + TICK, TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let turn = tokio::select! {
@@ -137,13 +145,17 @@ impl Keeper {
                 _ = tick.tick() => Turn::Tick,
             };
             let mut events = Vec::new();
+            // What was heard may follow from what happened here.
+            self.take_own(&mut events);
             match turn {
                 Turn::Heard(heard) => self.hear(heard, &mut events),
                 Turn::Arrived => {}
                 Turn::Renewed(done) => self.has_renewed(done),
-                Turn::Read(figures) => {
-                    events.extend(figures.iter().flat_map(|read| self.comparison.look(read)));
+                Turn::Read(Some(figures)) => {
+                    self.known.look(&figures, self.read_since, &mut events);
+                    self.depths.look(&figures, &mut events);
                 }
+                Turn::Read(None) => {}
                 Turn::Tick if self.has_ended() => return,
                 Turn::Tick => self.look_after(&mut events),
             }
@@ -158,14 +170,19 @@ impl Keeper {
         }
     }
 
-    /// Takes what else is there by now.
-    fn gather(&mut self, events: &mut Vec<Event>) {
-        let Inbox { events: own, marks } = self.hub.take();
+    /// Takes what happened in this process.
+    fn take_own(&mut self, events: &mut Vec<Event>) {
+        let News { events: own, others, marks } = self.hub.take();
         if marks.has_gap {
-            events.push(self.hub.gap("too much happened at once"));
+            self.miss("too much happened at once", events);
         }
         self.wants_look |= marks.has_look;
+        self.tell_others(others, events);
         self.tell(own, events);
+    }
+
+    /// Takes what else is there by now.
+    fn gather(&mut self, events: &mut Vec<Event>) {
         for _ in 0..READ_MAX {
             let Some(heard) = next(self.stream.as_mut()).now_or_never() else { return };
             self.hear(heard, events);
@@ -177,7 +194,7 @@ impl Keeper {
             Broadcast::Said(message) => message,
             Broadcast::Gap => {
                 self.origins.clear();
-                return events.push(self.hub.gap("the store was not heard for a while"));
+                return self.miss("the store was not heard for a while", events);
             }
         };
         let Some(packet) = unpack(&message) else {
@@ -185,16 +202,18 @@ impl Keeper {
             return;
         };
         if packet.origin == self.hub.origin {
-            return;
+            // All else it was told directly.
+            return self.tell_others(packet.others, events);
         }
         if self.origins.len() >= ORIGINS_MAX {
             self.origins.clear();
         }
         let last = self.origins.insert(packet.origin, packet.number);
         if packet.has_gap || last.is_some_and(|last| last + 1 != packet.number) {
-            events.push(self.hub.gap("another process could not tell everything"));
+            self.miss("another process could not tell everything", events);
         }
         self.wants_look |= packet.has_look;
+        self.tell_others(packet.others, events);
         self.tell(packet.events, events);
     }
 
@@ -215,12 +234,28 @@ impl Keeper {
         }
     }
 
+    /// Tells what is news of queues and workers.
+    fn tell_others(&mut self, heard: Vec<OtherEvent>, events: &mut Vec<Event>) {
+        for event in heard {
+            match self.known.hear(event, events) {
+                Verdict::Told | Verdict::Known => {}
+                Verdict::Late => events.push(self.hub.gap("an event came too late for its place")),
+            }
+        }
+    }
+
+    /// Something was not heard.
+    fn miss(&mut self, reason: &'static str, events: &mut Vec<Event>) {
+        self.known.miss();
+        events.push(self.hub.gap(reason));
+    }
+
     /// What is to be done now and then.
     fn look_after(&mut self, events: &mut Vec<Event>) {
         let now = Instant::now();
         if self.gap_at.is_some_and(|at| at <= now) {
             self.gap_at = None;
-            events.push(self.hub.gap("others may have thought that nobody listens"));
+            self.miss("others may have thought that nobody listens", events);
         }
         let is_due = self.has_failed || now.duration_since(self.renewed) >= RENEWED_EVERY;
         if self.stream.is_some()
@@ -265,10 +300,11 @@ impl Keeper {
         self.wants_look = false;
         if !self.hub.board.lock().wants_figures() {
             // Whoever comes later begins with what is there then.
-            self.comparison = Comparison::default();
+            self.depths = Depths::default();
+            self.known.look_away();
             return;
         }
-        self.looked = Some(Instant::now());
+        (self.looked, self.read_since) = (Some(Instant::now()), self.known.mark());
         let hub = self.hub.clone();
         self.reading = Some(tokio::spawn(async move { Figures::read(&hub.store).await }));
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use windlass_core::{Result, Store};
 
 use super::audience::{Audience, FRESH_FOR};
-use super::happening::TaskEvent;
-use super::packet::{Marks, pack};
+use super::hub::Hub;
+use super::packet::{News, pack};
 
 /// Events that wait; what comes when there are more is left out, and a gap told in its place.
 const WAITING_MAX: usize = 10_000;
@@ -25,20 +26,26 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Publisher {
     store: Arc<dyn Store>,
     origin: String,
+    /// Those who listen here, who hear of queues and workers by the store as all others do, and so in the same
+    /// order.
+    hub: Arc<Hub>,
     /// Others can be told at all.
     is_able: bool,
     began: Instant,
     /// Until then (ms since it began) it is known that nobody listens elsewhere.
     unwanted_until_ms: AtomicU64,
     waiting: Mutex<Waiting>,
+    /// How much of what was ever pushed is dealt with.
+    dealt: watch::Sender<u64>,
     /// What only who drives has.
     driver: tokio::sync::Mutex<Driver>,
 }
 
 #[derive(Default)]
 struct Waiting {
-    events: Vec<TaskEvent>,
-    marks: Marks,
+    news: News,
+    /// How often something was pushed.
+    pushed: u64,
     /// Somebody sees to it.
     is_driven: bool,
 }
@@ -52,17 +59,24 @@ struct Driver {
 }
 
 impl Publisher {
-    pub(crate) fn new(store: Arc<dyn Store>, origin: String) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, origin: String, hub: Arc<Hub>) -> Self {
         let is_able = store.profile().capabilities.has_broadcasts;
         Self {
             store,
             origin,
+            hub,
             is_able,
             began: Instant::now(),
             unwanted_until_ms: AtomicU64::new(0),
             waiting: Mutex::default(),
+            dealt: watch::Sender::default(),
             driver: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Others can be told at all.
+    pub(crate) fn is_able(&self) -> bool {
+        self.is_able
     }
 
     /// False when it is known that nobody listens elsewhere.
@@ -70,21 +84,30 @@ impl Publisher {
         self.is_able && self.now_ms() >= self.unwanted_until_ms.load(Ordering::Relaxed)
     }
 
-    /// Tells what is wanted elsewhere, soon.
-    pub(crate) fn push(self: &Arc<Self>, home: &Handle, events: Vec<TaskEvent>, marks: Marks) {
-        if !self.may_be_wanted() {
-            return;
-        }
-        let is_driven = {
+    /// Tells what is wanted, soon.
+    pub(crate) fn push(self: &Arc<Self>, home: &Handle, news: News) {
+        let (is_driven, has_lost) = {
             let mut waiting = self.waiting.lock();
-            waiting.add(events, marks);
-            std::mem::replace(&mut waiting.is_driven, true)
+            let has_others = !news.others.is_empty() || !waiting.news.others.is_empty();
+            let has_lost = !waiting.news.add(news, WAITING_MAX) && has_others;
+            waiting.pushed += 1;
+            (std::mem::replace(&mut waiting.is_driven, true), has_lost)
         };
+        if has_lost {
+            self.hub.miss();
+        }
         if !is_driven {
             let drive = Drive { publisher: Arc::clone(self), is_done: false };
             // Where a runtime has ended, the future is dropped at once, and the next who comes tries again.
             home.spawn(drive.run());
         }
+    }
+
+    /// Waits until what was pushed before is told, or cannot be. While the store is away, that is long.
+    pub(crate) async fn all_told(&self) {
+        let pushed = self.waiting.lock().pushed;
+        let mut dealt = self.dealt.subscribe();
+        let _ = dealt.wait_for(|dealt| *dealt >= pushed).await;
     }
 
     /// Sends until nothing waits, or nobody wants it.
@@ -106,9 +129,9 @@ impl Publisher {
                 }
                 Err(error) => {
                     tracing::warn!(error = error.chain(), "events are not told elsewhere");
-                    let mut waiting = self.waiting.lock();
-                    waiting.lose();
-                    waiting.is_driven = false;
+                    if self.waiting.lock().lose() {
+                        self.hub.miss();
+                    }
                     return;
                 }
             }
@@ -116,16 +139,29 @@ impl Publisher {
     }
 
     async fn step(&self, driver: &mut Driver) -> Result<()> {
-        if !self.is_wanted(driver).await? {
-            self.waiting.lock().take();
-            return Ok(());
-        }
-        let (events, marks) = self.waiting.lock().take();
-        let messages = pack(&self.origin, &mut driver.number, marks, &events);
-        let sent = self.store.publish(messages).await;
-        if sent.is_err() {
-            // Whether they were told, nobody knows: told twice would be out of order.
-            self.waiting.lock().miss();
+        let is_wanted = self.is_wanted(driver).await?;
+        let (news, pushed) = self.waiting.lock().take();
+        let news = match is_wanted {
+            true => news,
+            false if self.hub.is_active() => News::of_others(news.others),
+            false => News::default(),
+        };
+        let messages = pack(&self.origin, &mut driver.number, &news);
+        let sent = match messages.is_empty() {
+            true => Ok(()),
+            false => self.store.publish(messages).await,
+        };
+        match &sent {
+            Ok(()) => {
+                self.dealt.send_replace(pushed);
+            }
+            // Whether they were told, nobody knows: told twice would be out of order. The gap is told next.
+            Err(_) => {
+                self.waiting.lock().news.marks.has_gap = true;
+                if !news.others.is_empty() {
+                    self.hub.miss();
+                }
+            }
         }
         sent
     }
@@ -173,36 +209,22 @@ impl Drop for Drive {
 }
 
 impl Waiting {
-    fn add(&mut self, events: Vec<TaskEvent>, marks: Marks) {
-        self.marks.add(marks);
-        if self.events.len() + events.len() > WAITING_MAX {
-            self.lose();
-        } else if self.events.is_empty() {
-            self.events = events;
-        } else {
-            self.events.extend(events);
-        }
-    }
-
-    fn take(&mut self) -> (Vec<TaskEvent>, Marks) {
-        (std::mem::take(&mut self.events), std::mem::take(&mut self.marks))
+    fn take(&mut self) -> (News, u64) {
+        (std::mem::take(&mut self.news), self.pushed)
     }
 
     /// True when there is nothing to do: whoever adds something from now on sees that nobody does it.
     fn ends(&mut self) -> bool {
-        let is_empty = self.events.is_empty() && self.marks == Marks::default();
+        let is_empty = self.news.is_empty();
         self.is_driven = !is_empty;
         is_empty
     }
 
-    /// Something before what waits is missing.
-    fn miss(&mut self) {
-        self.marks.has_gap = true;
-    }
-
-    /// What waits is left out.
-    fn lose(&mut self) {
-        self.events = Vec::new();
-        self.miss();
+    /// What waits is left out, and nobody sees to it. True when there were events of queues or workers among it.
+    fn lose(&mut self) -> bool {
+        self.is_driven = false;
+        let has_others = !self.news.others.is_empty();
+        self.news.lose();
+        has_others
     }
 }

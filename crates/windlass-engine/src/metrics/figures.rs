@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 use windlass_core::store::{BrokerState, Depth, QueueRecord, RunOrder, WorkerRecord};
-use windlass_core::{Result, Store, Timestamp};
+use windlass_core::{Result, Store, Timestamp, WorkerId};
 
 /// How long what was read is told to others who ask.
 const FRESH_FOR: Duration = Duration::from_secs(1);
@@ -22,6 +22,8 @@ pub struct Figures {
     pub queues: Vec<QueueRecord>,
     /// All workers that live.
     pub workers: Vec<WorkerRecord>,
+    /// Workers whose lease is over, and who are not declared lost yet: they may beat again.
+    pub lapsed: Vec<WorkerId>,
     /// The brokers in front of the store.
     pub brokers: Vec<BrokerState>,
 }
@@ -31,8 +33,11 @@ impl Figures {
         let (queues, mut workers) = (store.queues().await?, store.workers().await?);
         let inspection = store.inspect(Depth::Ping).await?;
         let now = inspection.now;
-        workers.retain(|worker| !worker.is_gone && worker.lease_until > now);
-        Ok(Self { now, queues, workers, brokers: inspection.brokers })
+        workers.retain(|worker| !worker.is_gone);
+        let (workers, lapsed): (Vec<_>, Vec<_>) =
+            workers.into_iter().partition(|worker| worker.lease_until > now);
+        let lapsed = lapsed.into_iter().map(|worker| worker.id).collect();
+        Ok(Self { now, queues, workers, lapsed, brokers: inspection.brokers })
     }
 
     /// True for a worker that takes tasks.

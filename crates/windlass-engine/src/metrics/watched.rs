@@ -101,15 +101,15 @@ impl Store for Watched {
     }
 
     async fn beat(&self, beat: Beat) -> Result<Orders> {
-        let (worker, progress) = (beat.worker.clone(), self.live.beating(&beat));
+        let beating = self.live.beating(&beat);
         let orders = self.timed("beat", self.inner.beat(beat)).await?;
-        self.live.beaten(&worker, progress, &orders);
+        self.live.beaten(beating, &orders);
         Ok(orders)
     }
 
     async fn leave(&self, worker: WorkerId) -> Result<u64> {
-        let released = self.timed("leave", self.inner.leave(worker)).await?;
-        self.live.left(released);
+        let released = self.timed("leave", self.inner.leave(worker.clone())).await?;
+        self.live.left(&worker, released).await;
         Ok(released)
     }
 
@@ -147,9 +147,10 @@ impl Store for Watched {
     }
 
     async fn order(&self, order: Order) -> Result<()> {
-        self.timed("order", self.inner.order(order)).await?;
-        self.live.look();
-        Ok(())
+        let to_be_told = self.live.ordering(&order);
+        let given = self.timed("order", self.inner.order(order)).await;
+        self.live.ordered(to_be_told, &given).await;
+        given
     }
 
     async fn get(&self, params: GetParams) -> Result<Vec<Option<TaskRecord>>> {

@@ -120,6 +120,31 @@ async fn a_socket_tells_what_happens_and_what_its_client_wants_of_it() {
 }
 
 #[tokio::test]
+async fn a_worker_over_http_is_told_when_it_joins_obeys_and_leaves() {
+    let server = Server::start(Bounds::default()).await;
+    let mut socket = open(&server, "?subscribe=worker.*").await;
+    let api = &server.api;
+    let ask = json!({"worker": {"name": "far", "slots": 3}, "queues": ["q"], "max": 1});
+    let leased = api.post("/leases", &ask.to_string()).await.is(200);
+    let id = leased["worker"]["id"].as_str().unwrap();
+    let joined = socket.event().await;
+    assert_eq!(joined["type"], "worker.joined");
+    let data = &joined["data"];
+    assert_eq!((&data["worker_id"], &data["slots"]), (&json!(id), &json!(3)), "{data}");
+    // Another server, which has not heard of it before, may speak for it.
+    let (again, other) = (json!({"worker": {"id": id}, "queues": ["q"], "max": 1}), api.another());
+    for (order, kind) in [("pause", "worker.paused"), ("resume", "worker.resumed")] {
+        api.post(&format!("/workers/{id}/{order}"), "").await.is(200);
+        other.post("/leases", &again.to_string()).await.is(200);
+        let told = socket.event().await;
+        assert_eq!((&told["type"], &told["data"]["name"]), (&json!(kind), &json!("far")));
+    }
+    other.delete(&format!("/workers/{id}")).await.is(200);
+    assert_eq!(socket.event().await["type"], "worker.left");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_client_may_want_something_else_at_any_time_and_what_it_missed() {
     let server = Server::start(Bounds::default()).await;
     let mut socket = open(&server, "?queue=none").await;
