@@ -130,11 +130,22 @@ async fn what_was_moved_is_for_any_claim_of_the_worker() {
     assert_eq!(applying.await.unwrap().claim.unwrap().unwrap().tasks, []);
 }
 
+/// One who waits for a bell may be slow to claim, and others may have some of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_are_not_brought_to_who_waits_for_a_bell() {
+    let (server, s, _) = stage(&[]).await;
+    let (worker, other, elsewhere) = (s.worker().await, s.worker().await, s.elsewhere().await);
+    let waiting = begin_to_wait(&s, &server, &claim_of(&worker, 3), 1).await;
+    let ids = elsewhere.submit_many(7).await;
+    assert_eq!(waiting.await.unwrap(), Wake::Work);
+    assert_eq!(claim(&elsewhere, claim_of(&other, 3)).await.0, ids[..3]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_moved_stands_behind_what_is_more_urgent() {
     let (server, s, _) = stage(&[]).await;
     let (worker, elsewhere) = (s.worker().await, s.elsewhere().await);
-    let waiting = begin_to_wait(&s, &server, &claim_of(&worker, 3), 1).await;
+    let waiting = begin_to_wait(&s, &server, &wish(&worker), 2).await;
     let moved = elsewhere.submit_many(7).await;
     assert_eq!(waiting.await.unwrap(), Wake::Work);
     let urgent = elsewhere.submit(draft().priority(Priority::Critical)).await;
