@@ -81,6 +81,9 @@ impl Settings {
             layers.push(Layer::of_one("flag --store", "store", store.as_str()));
         }
         if !globals.broker.is_empty() {
+            if globals.broker.iter().any(|broker| broker.trim().is_empty()) {
+                return Err(Failure::usage("--broker is empty: give a URL, or leave it out"));
+            }
             let brokers = globals.broker.join(",");
             layers.push(Layer::of_one("flag --broker", "broker", brokers.as_str()));
         }

@@ -96,7 +96,10 @@ pub(crate) struct Ear {
 impl Ear {
     /// From now on everything is heard.
     pub(crate) fn begin(&self) {
-        self.standing.send_replace(Standing::Up);
+        // Told again: what was said since the way was lost was not heard.
+        if let Standing::Down(_) = self.standing.send_replace(Standing::Up) {
+            self.miss();
+        }
     }
 
     pub(crate) fn say(&self, message: String) {

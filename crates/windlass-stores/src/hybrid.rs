@@ -211,7 +211,7 @@ impl Store for HybridStore {
         let Shared { ledger, brokers, .. } = &*self.shared;
         match depth {
             // Asked on many ways: whoever asks again knows.
-            Depth::Ping => brokers.look_now_and_then(),
+            Depth::Ping => brokers.look_now_and_then().await,
             Depth::Full | Depth::Repair => brokers.look().await,
         }
         let mut inspection = ledger.inspect(depth).await?;

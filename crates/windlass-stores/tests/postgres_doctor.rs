@@ -3,11 +3,14 @@
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
+use std::sync::Arc;
+
 use windlass_core::Store;
-use windlass_core::store::{Depth, Finding, Severity};
+use windlass_core::store::{Depth, Finding, Reservation, Severity};
 use windlass_stores::postgres::tokio_postgres::{Client, Config, NoTls};
 use windlass_stores::postgres::{PostgresOptions, PostgresStore};
 use windlass_testkit::PostgresServer;
+use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::servers::postgres::Care;
 
 async fn connect(server: &PostgresServer, application: &str) -> Client {
@@ -47,6 +50,37 @@ async fn a_transaction_left_open_by_another_is_named_in_the_first_look() {
     assert!(!found.advice.is_empty());
     other.batch_execute("ROLLBACK").await.unwrap();
     assert!(told(&look(&server, "").await, "vacuum", "forgetful").is_none());
+}
+
+/// Counts and tasks are compared as they were at one moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_doctor_who_comes_while_all_work_finds_the_counts_right() {
+    let server = PostgresServer::shared();
+    let options = || {
+        let url = server.url("doctor_at_work");
+        PostgresOptions::of_url(&url).unwrap().fast()
+    };
+    let store = Arc::new(PostgresStore::open(options()).await.unwrap());
+    let looking = PostgresStore::open(options()).await.unwrap();
+    let working = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move {
+            loop {
+                let reserved = vec![Reservation { queue: queue("main"), count: 20 }];
+                let ids = store.reserve(reserved).await.unwrap();
+                store
+                    .insert(ids.into_iter().map(|id| draft().with_id(id)).collect())
+                    .await
+                    .unwrap();
+            }
+        }
+    });
+    for _ in 0..30 {
+        let findings = looking.inspect(Depth::Full).await.unwrap().findings;
+        assert_eq!(told(&findings, "counters", ""), None);
+    }
+    assert!(!working.is_finished());
+    working.abort();
 }
 
 #[tokio::test]

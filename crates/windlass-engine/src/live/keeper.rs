@@ -174,7 +174,10 @@ impl Keeper {
     fn take_own(&mut self, events: &mut Vec<Event>) {
         let News { events: own, others, marks } = self.hub.take();
         if marks.has_gap {
-            self.miss("too much happened at once", events);
+            self.miss(
+                "tasks were taken back, or changed by a filter, or too much happened at once",
+                events,
+            );
         }
         self.wants_look |= marks.has_look;
         self.tell_others(others, events);

@@ -252,7 +252,14 @@ impl Broker {
         let mut list = redis::cmd("SADD");
         list.arg(keys::workers(&self.stem)).arg(worker.as_str());
         for command in [beat, list] {
-            if self.is_away() || self.command("beat", &command).await.is_err() {
+            let sent = async {
+                match self.link.command("beat", &command).await {
+                    // A connection that broke since the last beat, as with a restart, says so only now.
+                    Err(_) => self.link.command("beat", &command).await,
+                    sent => sent,
+                }
+            };
+            if self.is_away() || self.answered("beat", sent).await.is_err() {
                 return;
             }
         }

@@ -97,13 +97,21 @@ impl Brokers {
         join_all(self.all.iter().map(|broker| broker.look())).await;
     }
 
-    /// Sees whether they are there, on nobody's way and not too often.
-    pub(super) fn look_now_and_then(self: &Arc<Self>) {
-        let mut looked = self.looked.lock();
-        if looked.is_none_or(|at| at.elapsed() >= LOOK_PAUSE) {
-            *looked = Some(Instant::now());
-            let brokers = Arc::clone(self);
-            tokio::spawn(async move { brokers.look().await });
+    /// Sees whether they are there, not too often, and on nobody's way but of the first who asks.
+    pub(super) async fn look_now_and_then(self: &Arc<Self>) {
+        let before = {
+            let mut looked = self.looked.lock();
+            if looked.is_some_and(|at| at.elapsed() < LOOK_PAUSE) {
+                return;
+            }
+            looked.replace(Instant::now())
+        };
+        match before {
+            Some(_) => {
+                let brokers = Arc::clone(self);
+                tokio::spawn(async move { brokers.look().await });
+            }
+            None => self.look().await,
         }
     }
 
@@ -119,14 +127,16 @@ impl Brokers {
 
     /// What an operator should know.
     pub(super) fn findings(&self) -> Vec<Finding> {
-        let finding = |(name, why): (&str, String)| Finding {
+        let finding = |(name, why): (&str, String)| {
+            Finding {
             severity: Severity::Warning,
             subject: "broker",
             text: format!(
                 "broker {name} is away: its tasks are claimed from the database directly ({why})"
             ),
-            advice: "start it, or look at the network and at its URL; nothing is lost meanwhile"
+            advice: "start it, or look at the network and at its URL and password; nothing is lost meanwhile"
                 .into(),
+        }
         };
         let away = self.all.iter().filter_map(|one| Some((one.name, one.why_away()?)));
         away.map(finding).collect()

@@ -80,9 +80,10 @@ impl Shared {
     }
 }
 
-/// Asks in a transaction of its own, with a doctor's plans, and not for ever.
+/// Asks in a transaction of its own, with a doctor's plans, and not for ever. All that is compared is seen at one moment,
+/// whatever others do meanwhile.
 async fn within_limits<T>(session: &Session, asked: impl Future<Output = Result<T>>) -> Result<T> {
-    session.control("BEGIN").await?;
+    session.control("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
     let answer = match session.control(sql::INSPECT_LIMITS).await {
         Ok(()) => asked.await,
         Err(error) => Err(error),

@@ -10,8 +10,10 @@ use windlass_core::store::{
 use windlass_core::{Priority, TaskId, WorkerId};
 use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::scene::{LEASE, claim_of, completed};
+use windlass_testkit::servers::redis::Keeping;
 use windlass_testkit::{RedisServer, Scene};
 
+use crate::hybrid::HybridSubject;
 use crate::schema::connect;
 use crate::{signal, stage};
 
@@ -128,6 +130,19 @@ async fn what_was_moved_is_for_any_claim_of_the_worker() {
     assert_eq!(claim(&s, wish(&worker)).await.0, [id]);
     operator.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(applying.await.unwrap().claim.unwrap().unwrap().tasks, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_broker_of_low_tasks_has_brought_waits_for_what_the_other_has() {
+    let (high, low) = (RedisServer::start(Keeping::Nothing), RedisServer::start(Keeping::Nothing));
+    let s = Scene::on(Arc::new(HybridSubject::on(&[&high, &low]).await));
+    let (worker, elsewhere) = (s.worker().await, s.elsewhere().await);
+    let waiting = begin_to_wait(&s, &low, &claim_of(&worker, 1), 1).await;
+    let normal = elsewhere.submit(draft()).await;
+    assert_eq!(waiting.await.unwrap(), Wake::Work);
+    let urgent = elsewhere.submit(draft().priority(Priority::Critical)).await;
+    assert_eq!(claim(&s, claim_of(&worker, 1)).await.0, [urgent]);
+    assert_eq!(claim(&s, claim_of(&worker, 1)).await.0, [normal]);
 }
 
 /// One who waits for a bell may be slow to claim, and others may have some of them.
