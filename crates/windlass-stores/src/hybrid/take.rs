@@ -169,12 +169,14 @@ impl Shared {
     /// What has come to the worker while it waited, if the claim has room for it. Brokers are not asked.
     fn arrived(&self, params: &ClaimParams, numbers: &HashMap<QueueName, i32>) -> Option<Haul> {
         let mut arrived = self.brokers.all().iter().map(|one| one.arrivals().take(&params.worker));
-        let arrived = (arrived.next()?, arrived.flatten().count());
-        // What the broker of urgent tasks has goes before what another has brought.
-        let (arrived, 0) = arrived else { return None };
+        let urgent = arrived.next()?;
+        // What the broker of urgent tasks has goes before what another has brought: both are asked.
+        if arrived.flatten().count() > 0 {
+            return None;
+        }
         let mut room: Vec<_> = params.quotas.iter().map(|quota| quota.at_most).collect();
         let (mut left, mut wanted) = (params.limit, Vec::new());
-        for reference in arrived {
+        for reference in urgent {
             let quota = quota_of(params, numbers, &reference);
             // What does not fit is found by a take, with the others: it may be more urgent than they are.
             let quota = quota.filter(|at| size(&reference) <= left.min(room[*at]))?;
