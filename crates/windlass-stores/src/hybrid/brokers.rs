@@ -127,16 +127,14 @@ impl Brokers {
 
     /// What an operator should know.
     pub(super) fn findings(&self) -> Vec<Finding> {
-        let finding = |(name, why): (&str, String)| {
-            Finding {
+        let finding = |(name, why): (&str, String)| Finding {
             severity: Severity::Warning,
             subject: "broker",
             text: format!(
                 "broker {name} is away: its tasks are claimed from the database directly ({why})"
             ),
-            advice: "start it, or look at the network and at its URL and password; nothing is lost meanwhile"
+            advice: "start it, or look at the network, its URL and password; nothing is lost"
                 .into(),
-        }
         };
         let away = self.all.iter().filter_map(|one| Some((one.name, one.why_away()?)));
         away.map(finding).collect()
