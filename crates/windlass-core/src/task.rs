@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Timestamp, When};
+use crate::duration;
 use crate::error::{Error, Result};
 use crate::history::History;
 use crate::limits::{self, Limits};
@@ -241,6 +242,9 @@ impl NewTask {
     /// The record of this task as it is when a store has just taken it.
     pub fn into_record(self, now: Timestamp) -> TaskRecord {
         let run_at = self.when.due(now);
+        // Stores keep whole milliseconds.
+        let whole = |time| duration::from_millis(duration::as_millis_ceil(time));
+        let (timeout, retention) = (whole(self.spec.timeout), whole(self.spec.retention));
         TaskRecord {
             id: self.id,
             kind: self.kind,
@@ -248,7 +252,7 @@ impl NewTask {
             priority: self.priority,
             state: if run_at.is_some() { State::Scheduled } else { State::Pending },
             payload: self.payload,
-            spec: self.spec,
+            spec: Spec { timeout, retention, ..self.spec },
             idempotency_key: self.idempotency_key,
             attempts: 0,
             crashes: 0,

@@ -55,12 +55,10 @@ struct Inner {
     glances: Batcher<TaskId, Option<TaskRecord>>,
 }
 
-/// What the store said to a task.
+/// A task with its id, and what the store said to it.
 struct Answer {
-    id: TaskId,
+    task: NewTask,
     told: Inserted,
-    /// The task, where nothing was decided: a key or a name of it is in someone's open transaction.
-    undecided: Option<NewTask>,
 }
 
 impl Client {
@@ -136,19 +134,19 @@ impl Client {
             T::defaults().into_task(T::KIND, payload, &self.inner.config)
         };
         let tasks = tasks.into_iter().map(prepare).collect::<Result<Vec<_>>>()?;
-        let handle = |stored: Result<(TaskId, Inserted)>| {
-            let (id, is_new) = stored.and_then(|(id, inserted)| accept(id, inserted))?;
+        let handle = |stored: Result<(NewTask, Inserted)>| {
+            let (id, is_new) = stored.and_then(|(task, told)| accept(task.id, told))?;
             Ok(Handle::new(self.clone(), id, is_new))
         };
         Ok(self.insert_all(tasks).await.into_iter().map(handle).collect())
     }
 
-    /// Submits tasks that [`Options::into_task`] made, and answers each, in order, with the id that
-    /// was reserved for it and with what the store said.
+    /// Submits tasks that [`Options::into_task`] made, and answers each, in order, with what the store said: the
+    /// task as it was sent, with the id that was reserved for it and the trace context that it carries.
     ///
     /// They become pending in the order given, except that those with a key may come before or
     /// after those without. All of them go their way also when the caller stops waiting.
-    pub async fn insert_all(&self, mut tasks: Vec<NewTask>) -> Vec<Result<(TaskId, Inserted)>> {
+    pub async fn insert_all(&self, mut tasks: Vec<NewTask>) -> Vec<Result<(NewTask, Inserted)>> {
         let sending = trace::Sending::begin(&mut tasks);
         let keyed_marks: Vec<_> = tasks.iter().map(is_keyed).collect();
         let (keyed, plain): (Vec<_>, _) = tasks.into_iter().partition(is_keyed);
@@ -168,9 +166,8 @@ impl Client {
 
     /// Sends a task by itself that was not decided with its batch, since a key or a name of it is in
     /// someone's open transaction, until it is: only who wants that waits for the end of that transaction.
-    async fn settle(&self, answer: Result<Answer>) -> Result<(TaskId, Inserted)> {
-        let Answer { id, mut told, undecided } = answer?;
-        let Some(task) = undecided else { return Ok((id, told)) };
+    async fn settle(&self, answer: Result<Answer>) -> Result<(NewTask, Inserted)> {
+        let Answer { task, mut told } = answer?;
         let (started, mut dice) = (Instant::now(), Dice::thrown());
         while is_undecided(&told) && started.elapsed() < UNDECIDED_MAX {
             tokio::time::sleep(UNDECIDED_PAUSE.mul_f64(0.5 + dice.unit())).await;
@@ -178,7 +175,7 @@ impl Client {
             let answer = answers.into_iter().next();
             told = answer.ok_or_else(|| Error::corrupt("an insert without an answer"))?;
         }
-        Ok((id, told))
+        Ok((task, told))
     }
 
     /// Submits a task of any kind by name; for callers that have no type for it.
@@ -193,8 +190,8 @@ impl Client {
         let batcher = if is_keyed(&task) { &self.inner.keyed } else { &self.inner.plain };
         let answer = self.settle(batcher.send(task).await).await;
         sending.end(std::slice::from_ref(&answer));
-        let (id, inserted) = answer?;
-        accept(id, inserted)
+        let (task, told) = answer?;
+        accept(task.id, told)
     }
 
     /// A worker that will run tasks from this client's store.
@@ -330,7 +327,7 @@ fn is_keyed(task: &NewTask) -> bool {
 fn is_undecided(told: &Inserted) -> bool {
     match told {
         Inserted::Bad(error) => matches!(error.reason(), Reason::KeyBusy | Reason::NameBusy),
-        Inserted::New | Inserted::Existing { .. } | Inserted::Conflict { .. } => false,
+        Inserted::New { .. } | Inserted::Existing { .. } | Inserted::Conflict { .. } => false,
     }
 }
 
@@ -338,15 +335,11 @@ fn is_undecided(told: &Inserted) -> bool {
 async fn submit(store: Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<Answer>> {
     let wishes = tasks.iter().map(|task| Reservation { queue: task.queue.clone(), count: 1 });
     let ids = store.reserve(wishes.collect()).await?;
-    for (task, id) in tasks.iter_mut().zip(&ids) {
-        task.id = id.clone();
+    for (task, id) in tasks.iter_mut().zip(ids) {
+        task.id = id;
     }
     let told = insert(&store, &tasks).await?;
-    let answer = |((id, told), task)| {
-        let undecided = is_undecided(&told).then_some(task);
-        Answer { id, told, undecided }
-    };
-    Ok(ids.into_iter().zip(told).zip(tasks).map(answer).collect())
+    Ok(tasks.into_iter().zip(told).map(|(task, told)| Answer { task, told }).collect())
 }
 
 /// Inserts, again while the store is away: the ids make a repetition harmless.
@@ -368,7 +361,7 @@ async fn insert(store: &Arc<dyn Store>, tasks: &[NewTask]) -> Result<Vec<Inserte
 /// The task that a submit came to, and whether it is new.
 fn accept(id: TaskId, inserted: Inserted) -> Result<(TaskId, bool)> {
     match inserted {
-        Inserted::New => Ok((id, true)),
+        Inserted::New { .. } => Ok((id, true)),
         Inserted::Existing { id, is_same_request: true } => Ok((id, false)),
         Inserted::Existing { id, is_same_request: false } => {
             let text = format!("the idempotency key was used for a different task, {id}");
@@ -412,11 +405,11 @@ mod tests {
             .await;
         let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
         for (at, payload) in [(0, "1"), (1, "2"), (2, "3")] {
-            let (id, inserted) = &answers[at];
+            let (task, inserted) = &answers[at];
             assert!(inserted.is_new(), "{at}: {inserted:?}");
-            assert_eq!(client.get(id).await.unwrap().unwrap().payload, payload);
+            assert_eq!(client.get(&task.id).await.unwrap().unwrap().payload, payload);
         }
-        let first = &answers[1].0;
+        let first = &answers[1].0.id;
         assert!(matches!(&answers[3].1, Inserted::Conflict { holder } if holder == first));
         assert!(matches!(&answers[4].1, Inserted::Existing { id, .. } if id == first));
     }

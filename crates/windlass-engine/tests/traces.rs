@@ -227,7 +227,9 @@ async fn a_batch_has_one_span_and_links_to_the_contexts_that_its_tasks_bring() {
     assert_eq!(sent.links.len(), 1);
     let sent_id = sent.span_context.span_id().to_string();
     for (at, stored) in stored.into_iter().enumerate() {
-        let record = client.get(&stored.unwrap().0).await.unwrap().unwrap();
+        let (sent, _) = stored.unwrap();
+        let record = client.get(&sent.id).await.unwrap().unwrap();
+        assert_eq!(sent.spec, record.spec, "what was stored is what is answered");
         let carried = record.spec.extras.traceparent.unwrap();
         assert_eq!(carried == own, at == 1 || at == 2, "{carried}");
         assert_eq!(carried.contains(&sent_id), at == 0 || at == 3, "{carried}");

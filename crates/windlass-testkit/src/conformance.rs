@@ -398,6 +398,7 @@ macro_rules! topic {
     };
     (bytes of $subject:ty) => {
         $crate::rules! { $subject; bytes {
+                an_insert_answers_all_that_makes_the_record_that_is_stored,
                 payloads_come_back_byte_for_byte,
                 results_come_back_byte_for_byte,
                 the_largest_payload_and_result_come_back_byte_for_byte,

@@ -1,5 +1,6 @@
 //! Parameters and answers of `reserve` and `insert`.
 
+use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::name::QueueName;
 use crate::task::TaskId;
@@ -17,7 +18,12 @@ pub struct Reservation {
 #[derive(Debug, Clone)]
 pub enum Inserted {
     /// It is stored under the id that it carries.
-    New,
+    New {
+        /// The store's time when this call stored it: with it, [`crate::NewTask::into_record`] makes the record that
+        /// the store has, and nobody need read that back. Absent where an earlier call has stored it, or where it
+        /// was stored in a transaction of an application.
+        created_at: Option<Timestamp>,
+    },
     /// A task with its idempotency key, or with its unique key under
     /// [`crate::unique::OnConflict::Return`], is there already; nothing was stored.
     Existing {
@@ -38,6 +44,14 @@ pub enum Inserted {
 impl Inserted {
     /// True for [`Inserted::New`].
     pub fn is_new(&self) -> bool {
-        matches!(self, Self::New)
+        matches!(self, Self::New { .. })
+    }
+
+    /// When this call has stored it, if it has.
+    pub fn created_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::New { created_at } => *created_at,
+            Self::Existing { .. } | Self::Conflict { .. } | Self::Bad(_) => None,
+        }
     }
 }

@@ -47,9 +47,10 @@ pub(crate) fn submitted(
     now: Timestamp,
 ) -> Vec<TaskEvent> {
     let new = tasks.into_iter().zip(told).filter(|(_, told)| told.is_new());
-    new.map(|(mut task, _)| {
-        task.more.created_at = Some(now);
-        plain(EventKind::TaskSubmitted, now, task)
+    new.map(|(mut task, told)| {
+        let at = told.created_at().unwrap_or(now);
+        task.more.created_at = Some(at);
+        plain(EventKind::TaskSubmitted, at, task)
     })
     .collect()
 }

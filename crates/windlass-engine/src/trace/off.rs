@@ -32,7 +32,7 @@ impl Sending {
         Self
     }
 
-    pub(crate) fn end(self, _: &[Result<(TaskId, Inserted)>]) {}
+    pub(crate) fn end(self, _: &[Result<(NewTask, Inserted)>]) {}
 }
 
 pub(crate) fn inherit(_: &mut NewTask) {}

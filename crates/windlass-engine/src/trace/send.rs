@@ -6,7 +6,7 @@ use opentelemetry::trace::TraceContextExt;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use windlass_core::store::Inserted;
-use windlass_core::{NewTask, Result, TaskId};
+use windlass_core::{NewTask, Result};
 
 use super::context;
 use super::run::fail;
@@ -37,24 +37,27 @@ impl Sending {
     }
 
     /// Tells what the store said.
-    pub(crate) fn end(self, answers: &[Result<(TaskId, Inserted)>]) {
+    pub(crate) fn end(self, answers: &[Result<(NewTask, Inserted)>]) {
         let Self(span) = self;
         if span.is_disabled() {
             return;
         }
-        if let [Ok((id, told))] = answers {
+        if let [Ok((task, told))] = answers {
             let (id, outcome) = match told {
-                Inserted::New => (id, "new"),
+                Inserted::New { .. } => (&task.id, "new"),
                 Inserted::Existing { id, .. } => (id, "existing"),
                 Inserted::Conflict { holder } => (holder, "conflict"),
-                Inserted::Bad(_) => (id, "refused"),
+                Inserted::Bad(_) => (&task.id, "refused"),
             };
             span.set_attribute("messaging.message.id", id.to_string());
             span.set_attribute("windlass.outcome", outcome);
         }
         let error = answers.iter().find_map(|answer| match answer {
             Err(error) | Ok((_, Inserted::Bad(error))) => Some(error),
-            Ok((_, Inserted::New | Inserted::Existing { .. } | Inserted::Conflict { .. })) => None,
+            Ok((
+                _,
+                Inserted::New { .. } | Inserted::Existing { .. } | Inserted::Conflict { .. },
+            )) => None,
         });
         if let Some(error) = error {
             fail(&span, "refused", error.chain());

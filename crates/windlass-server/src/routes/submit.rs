@@ -8,7 +8,9 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::{GetParams, Inserted, Parts};
-use windlass_core::{Clock, Error, NewTask, Store, SystemClock, TaskId, TaskRecord, limits};
+use windlass_core::{
+    Clock, Error, NewTask, Store, SystemClock, TaskId, TaskRecord, Timestamp, limits,
+};
 use windlass_engine::trace;
 
 use crate::access::Caller;
@@ -174,40 +176,50 @@ async fn submit(
         caller.check_queue(&task.queue)?;
         Ok(task)
     };
-    let tasks: Vec<_> = tasks.into_iter().map(permitted).collect();
-    let sound: Vec<_> = tasks.iter().filter_map(|task| task.as_ref().ok()).cloned().collect();
+    let mut sound = Vec::with_capacity(tasks.len());
+    let refused: Vec<_> =
+        tasks.into_iter().map(|task| permitted(task).map(|task| sound.push(task))).collect();
     let stored = shared.client().insert_all(sound).await;
     let placed: Vec<_> = stored.into_iter().map(|stored| place(stored?)).collect();
-    let mut records = match &placed[..] {
-        // Single submits come many at a time: they share the way back as they shared the way in.
-        [Ok((id, true))] => glance(shared, id).await.into_iter().collect(),
-        _ => read_back(&**shared.store(), &placed, echo).await,
-    };
+    let mut records = read_back(&**shared.store(), &placed, echo).await;
     let mut placed = placed.into_iter();
-    let answer = |task: Outcome<NewTask>| {
-        let task = task?;
-        let (id, is_new) = placed.next().expect("each task that was stored has an answer")?;
-        let payload = task.payload.clone();
-        let record = records.remove(&id);
-        // Stored, and not to be read back: gone already, or the store has gone away since. To say that
-        // the submit failed would have it repeated.
-        let as_sent = || NewTask { id, ..task }.into_record(SystemClock.now());
-        let mut record = record.unwrap_or_else(as_sent);
+    let answer = |refused: Outcome<()>| {
+        refused?;
+        let placed = placed.next().expect("each task that was sent has an answer")?;
+        let (record, is_new) = match placed {
+            Placed::New { task, created_at: Some(at) } => (task.into_record(at), true),
+            Placed::New { task, created_at: None } => {
+                let payload = task.payload.clone();
+                // Stored, and not to be read back: gone already, or the store has gone away since. To say that
+                // the submit failed would have it repeated.
+                let read = records.remove(&task.id);
+                let record = read.unwrap_or_else(|| task.into_record(SystemClock.now()));
+                (TaskRecord { payload, ..record }, true)
+            }
+            Placed::There { task, id } => {
+                let as_sent = || NewTask { id: id.clone(), ..task }.into_record(SystemClock.now());
+                (records.get(&id).cloned().unwrap_or_else(as_sent), false)
+            }
+        };
         // A key may have led to a task of a queue that the caller may not see.
         caller.check_queue(&record.queue)?;
-        if is_new {
-            record.payload = payload;
-        }
         Ok(Accepted { record, is_new })
     };
-    tasks.into_iter().map(answer).collect()
+    refused.into_iter().map(answer).collect()
 }
 
-/// The task that a submit came to, and whether it is new.
-fn place((id, inserted): (TaskId, Inserted)) -> Outcome<(TaskId, bool)> {
+/// What a submit came to.
+enum Placed {
+    /// It is stored; the time is the store's, where this call has stored it.
+    New { task: NewTask, created_at: Option<Timestamp> },
+    /// A key led to a task that was there.
+    There { task: NewTask, id: TaskId },
+}
+
+fn place((task, inserted): (NewTask, Inserted)) -> Outcome<Placed> {
     match inserted {
-        Inserted::New => Ok((id, true)),
-        Inserted::Existing { id, is_same_request: true } => Ok((id, false)),
+        Inserted::New { created_at } => Ok(Placed::New { task, created_at }),
+        Inserted::Existing { id, is_same_request: true } => Ok(Placed::There { task, id }),
         Inserted::Existing { id, is_same_request: false } => {
             let text = format!("the idempotency key was used for a different task, {id}");
             Err(Problem::new(Slug::IdempotencyMismatch, text).with("existing_id", id.as_str()))
@@ -220,29 +232,24 @@ fn place((id, inserted): (TaskId, Inserted)) -> Outcome<(TaskId, bool)> {
     }
 }
 
-async fn glance(shared: &Shared, id: &TaskId) -> Option<(TaskId, TaskRecord)> {
-    match shared.client().glance(id).await {
-        Ok(found) => found.map(|record| (id.clone(), record)),
-        Err(error) => {
-            tracing::warn!(error = error.chain(), "cannot read a submitted task back");
-            None
-        }
-    }
-}
-
-/// The records of what was stored; without those that are gone or cannot be read now, since by now
-/// the submit has succeeded whatever happens here.
+/// The records of tasks that were there before this call; without those that are gone or cannot be read now, since
+/// by now the submit has succeeded whatever happens here.
 async fn read_back(
     store: &dyn Store,
-    placed: &[Outcome<(TaskId, bool)>],
+    placed: &[Outcome<Placed>],
     echo: Echo,
 ) -> HashMap<TaskId, TaskRecord> {
-    let placed = || placed.iter().filter_map(|one| one.as_ref().ok());
-    let new: Vec<_> = placed().filter(|(_, is_new)| *is_new).map(|(id, _)| id.clone()).collect();
-    let old: Vec<_> = placed().filter(|(_, is_new)| !*is_new).map(|(id, _)| id.clone()).collect();
-    let old_parts = if echo == Echo::Payloads { Parts::ALL } else { Parts::NONE };
-    let mut records = HashMap::with_capacity(new.len() + old.len());
-    for (ids, parts) in [(new, Parts::NONE), (old, old_parts)] {
+    let (mut new, mut there) = (Vec::new(), Vec::new());
+    for placed in placed.iter().filter_map(|one| one.as_ref().ok()) {
+        match placed {
+            Placed::New { created_at: Some(_), .. } => {}
+            Placed::New { task, created_at: None } => new.push(task.id.clone()),
+            Placed::There { id, .. } => there.push(id.clone()),
+        }
+    }
+    let there_parts = if echo == Echo::Payloads { Parts::ALL } else { Parts::NONE };
+    let mut records = HashMap::with_capacity(new.len() + there.len());
+    for (ids, parts) in [(new, Parts::NONE), (there, there_parts)] {
         for ids in ids.chunks(READ_BACK) {
             match store.get(GetParams { ids: ids.to_vec(), parts }).await {
                 Ok(found) => {

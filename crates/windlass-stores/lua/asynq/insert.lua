@@ -2,9 +2,9 @@
 -- ARGV from 2, for each queue: count, and for each task: id, message, when (`n` at once, `a<ms>` after,
 --   `t<ms>` at), windlass's own record or empty, the digest of its idempotency key or empty, its unique lock
 --   or empty, the ms that it is held (-1 until the task is finished)
--- returns for each queue 1 all are stored | for each task: 1 stored, {2, message} its id is in use,
---   {3, holder, its message} the idempotency key is in use, {4, holder} the unique lock is
-local reply, at = {}, 2
+-- returns {the time in ms, for each queue 1 all are stored | for each task: 1 stored, {2, message} its id is in
+--   use, {3, holder, its message} the idempotency key is in use, {4, holder} the unique lock is}
+local reply, at = { now }, 2
 
 -- True when the record of a task is over, or not there.
 local function is_over(queue, id)
@@ -123,6 +123,6 @@ for k = 1, #KEYS do
     call('LPUSH', queue .. 'pending', unpack(ready))
     ring(queue)
   end
-  reply[k] = fresh == total and 1 or answers
+  reply[k + 1] = fresh == total and 1 or answers
 end
 return reply

@@ -7,10 +7,10 @@
 --   `<lane><marks><when: n a t><ms (8)><extras>`; its body; and if the extras have 1: the payload; 2: the
 --   digest of its idempotency key; 4: the digest of its unique key and the ms that it is held, -1 until
 --   the task is finished. Held for 0 ms it is not held at all.
--- returns {µs, for each queue 1 all are stored | for each task: 1 stored, {2, record} its id is in use,
+-- returns {µs, the time in ms, for each queue 1 all are stored | for each task: 1 stored, {2, record} its id is in use,
 --   {3, holder, its record} the idempotency key is in use, {4, holder} the unique key is}
 local call_at = tonumber(ARGV[2]) or micros
-local reply, at = { string.format('%.0f', call_at) }, 3
+local reply, at = { string.format('%.0f', call_at), now }, 3
 for k = 1, #KEYS do
   local queue, count, journal = KEYS[k], tonumber(ARGV[at]), ARGV[at + 1]
   local ids, heads, bodies, extras, answers = {}, {}, {}, {}, {}
@@ -150,6 +150,6 @@ for k = 1, #KEYS do
       ring(queue, lane)
     end
   end
-  reply[k + 1] = fresh == count and 1 or answers
+  reply[k + 2] = fresh == count and 1 or answers
 end
 return reply

@@ -3,7 +3,7 @@
 --     tasks: $2 seq, $3 stamp, $4 queue, $5 kind, $6 priority, $7 max_retries, $8 max_crashes,
 --            $9 timeout_ms, $10 retention_ms, $11 extras, $12 payload
 --     ranges of them, in order: $13 queue, $14 lane, $15 lo, $16 hi
--- out: of each range: transaction, position, lo, hi, queue, lane
+-- out: of each range: transaction, position, lo, hi, queue, lane; and the time
 -- Lines with --+ are for stores with brokers: what triggers do for other statements is done here at less cost.
 WITH
 time AS MATERIALIZED (
@@ -43,4 +43,5 @@ made AS (
 --+ counted_rows AS (
 --+   INSERT INTO ready_count (queue, lane, rows) SELECT m.queue, m.lane, count(*) FROM made AS m GROUP BY 1, 2
 --+ )
-SELECT pg_current_xact_id()::text::int8, m.position, m.lo, m.hi, m.queue, m.lane FROM made AS m
+SELECT pg_current_xact_id()::text::int8, m.position, m.lo, m.hi, m.queue, m.lane, (SELECT now FROM time)
+FROM made AS m

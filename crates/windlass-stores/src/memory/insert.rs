@@ -18,7 +18,7 @@ impl Model {
         let print = fingerprint(task.kind.as_str(), task.queue.as_str(), &task.payload);
         if let Some(number) = self.ids.get(&task.id) {
             if self.rows[number].fingerprint == print {
-                return Inserted::New;
+                return Inserted::New { created_at: None };
             }
             let text = format!("id {} is in use by another task", task.id);
             return Inserted::Bad(Error::new(ErrorKind::Conflict, text));
@@ -73,6 +73,6 @@ impl Model {
             record: task.into_record(now),
         };
         self.put(row);
-        Inserted::New
+        Inserted::New { created_at: Some(now) }
     }
 }

@@ -119,11 +119,12 @@ impl Shared {
         }
         if is_plain {
             match self.insert_plain(&session, &names, coming).await {
-                Ok(made) => {
+                Ok((made, now)) => {
                     if let Some(outbox) = &self.options.outbox {
                         outbox.hand_out(made).await;
                     }
-                    coming.iter().for_each(|one| answers[one.at] = Some(Inserted::New));
+                    let new = Inserted::New { created_at: now };
+                    coming.iter().for_each(|one| answers[one.at] = Some(new.clone()));
                     let mut news = News::default();
                     for one in coming {
                         if !news.ready.contains(&one.task.queue) {
@@ -189,7 +190,7 @@ impl Shared {
         session: &Session,
         names: &Naming,
         coming: &[Coming<'_>],
-    ) -> Result<Vec<Made>> {
+    ) -> Result<(Vec<Made>, Option<Timestamp>)> {
         let told = self.options.told_time();
         let together_max = self.options.ready_together_max();
         let columns = Columns::of(names, coming)?;
@@ -237,7 +238,8 @@ impl Shared {
                 ],
             )
             .await?;
-        Ok(outbox::made_by(&rows))
+        let now = rows.first().map(|row| Timestamp::from_millis(row.get(6)));
+        Ok((outbox::made_by(&rows), now))
     }
 
     /// Inserts all whose keys nobody else is busy with; answers the places of the rest.

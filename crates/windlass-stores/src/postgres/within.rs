@@ -67,7 +67,7 @@ impl PostgresStore {
         let statement = self.shared.within(sql::WITHIN_SUBMIT);
         let [outcome, holder] = connection.call(statement, asked, &task.payload).await?;
         let inserted = match (outcome.as_deref(), holder.map(TaskId::new)) {
-            (Some("new"), _) => Inserted::New,
+            (Some("new"), _) => Inserted::New { created_at: None },
             (Some("existing"), Some(id)) => Inserted::Existing { id, is_same_request: true },
             (Some("different"), Some(id)) => Inserted::Existing { id, is_same_request: false },
             (Some("conflict"), Some(holder)) => Inserted::Conflict { holder },

@@ -45,7 +45,7 @@ impl Tx<'_> {
             self.take_keys(task, id, unique)?;
         }
         if self.store(task, id, unique)? {
-            return Ok(Inserted::New);
+            return Ok(Inserted::New { created_at: Some(self.now) });
         }
         let twin =
             self.twin(id)?.ok_or_else(|| Error::corrupt("an id that is taken names no task"))?;
@@ -182,7 +182,7 @@ impl Tx<'_> {
 
 fn repeated(task: &NewTask, twin: &Twin) -> Inserted {
     if twin.fingerprint == print_of(task) {
-        return Inserted::New;
+        return Inserted::New { created_at: None };
     }
     let text = format!("id {} is in use by another task", task.id);
     Inserted::Bad(Error::new(ErrorKind::Conflict, text))

@@ -1,11 +1,13 @@
 //! Bytes and texts come back as they were sent.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use windlass_core::store::{GetParams, Inserted, Parts};
-use windlass_core::{Ending, State};
+use windlass_core::{Ending, State, Timestamp, When};
 
-use crate::draft::draft;
-use crate::scene::{Scene, failed};
+use crate::draft::{draft, held_for, until_finished};
+use crate::scene::{HOUR, Scene, failed};
 
 /// Payloads that careless stores change.
 fn awkward() -> Vec<Bytes> {
@@ -20,6 +22,48 @@ fn awkward() -> Vec<Bytes> {
         Bytes::from_static(b"'; DROP TABLE task; --"),
         Bytes::from(every),
     ]
+}
+
+pub async fn an_insert_answers_all_that_makes_the_record_that_is_stored(s: Scene) {
+    let odd = Duration::new(1, 400_001);
+    let soon = s.now().await.after(HOUR);
+    let drafts = [
+        draft(),
+        draft().payload(vec![7; 70_000]),
+        draft().after(HOUR),
+        draft().after(odd),
+        draft().after(Duration::ZERO),
+        draft().when(When::At(soon)),
+        draft().when(When::At(Timestamp::from_millis(1))),
+        draft().idempotency("once").unique(held_for("for", odd)),
+        draft().unique(until_finished("until")).after(HOUR),
+        draft().queue("other").kind("else").max_retries(0).max_crashes(0),
+        draft().but(|task| (task.spec.timeout, task.spec.retention) = (odd, odd)),
+        draft().tag("a").tag("b").but(|task| {
+            let extras = &mut task.spec.extras;
+            extras.deadline = Some(soon);
+            extras.metadata.insert("who".into(), "me".into());
+            extras.traceparent = Some(format!("00-{:032x}-{:016x}-01", 7, 8));
+        }),
+    ];
+    let mut tasks = Vec::new();
+    for draft in drafts {
+        tasks.push(s.make(draft).await);
+    }
+    // Together, and each by itself: ways into a store may be different.
+    let (alone, together) = tasks.split_at(tasks.len() / 2);
+    let mut answers = Vec::new();
+    for task in alone {
+        answers.extend(s.insert(vec![task.clone()]).await);
+    }
+    answers.extend(s.insert(together.to_vec()).await);
+    for (task, answer) in tasks.iter().zip(&answers) {
+        let created_at = answer.created_at().unwrap_or_else(|| panic!("{answer:?}"));
+        assert_eq!(s.record(&task.id).await, task.clone().into_record(created_at), "{task:?}");
+    }
+    for answer in s.insert(tasks).await {
+        assert!(answer.is_new() && answer.created_at().is_none(), "a repetition: {answer:?}");
+    }
 }
 
 pub async fn payloads_come_back_byte_for_byte(s: Scene) {

@@ -214,7 +214,7 @@ async fn check_crowd(s: &Scene, draft: Draft) {
     let (mut new, mut told) = (BTreeSet::new(), BTreeSet::new());
     for sent in sending {
         match sent.await.unwrap() {
-            (id, Inserted::New) => drop(new.insert(id)),
+            (id, Inserted::New { .. }) => drop(new.insert(id)),
             (_, Inserted::Existing { id, .. } | Inserted::Conflict { holder: id }) => {
                 told.insert(id);
             }

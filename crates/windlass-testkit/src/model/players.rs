@@ -55,7 +55,7 @@ pub(super) async fn produce(store: Arc<dyn Store>, model: Arc<Model>, number: u6
         let answers = store.insert(tasks.clone()).await.unwrap();
         for (task, answer) in tasks.iter().zip(answers) {
             match answer {
-                Inserted::New => {}
+                Inserted::New { .. } => {}
                 Inserted::Conflict { .. } => {
                     model.tasks.lock().remove(&task.id);
                 }

@@ -215,7 +215,7 @@ impl TaskMaker {
 pub(super) fn check_inserted(outcomes: &[Inserted]) -> Result<()> {
     for outcome in outcomes {
         match outcome {
-            Inserted::New => {}
+            Inserted::New { .. } => {}
             Inserted::Bad(error) => return Err(error.clone()),
             Inserted::Existing { .. } | Inserted::Conflict { .. } => {
                 return Err(Error::new(ErrorKind::Conflict, "a fresh task was there already"));

@@ -67,7 +67,7 @@ impl Shared {
                 Twin { stamp: one.id.stamp, fingerprint: print_of(one.task), is_over: false };
             twins.insert(one.id.seq, twin);
             stored.push(*one);
-            answers.push((one.at, Inserted::New));
+            answers.push((one.at, Inserted::New { created_at: Some(now) }));
         }
         if !over.is_empty() {
             let found = row::take(session, &over, &State::ALL, i64::MIN).await?;
@@ -171,7 +171,7 @@ async fn take_keys(session: &Session, taken: &[(KeyDigest, Id, Option<Timestamp>
 
 fn repeated(one: &Coming<'_>, twin: &Twin) -> Inserted {
     if twin.stamp == one.id.stamp && twin.fingerprint == print_of(one.task) {
-        return Inserted::New;
+        return Inserted::New { created_at: None };
     }
     let text = format!("id {} is in use by another task", one.task.id);
     Inserted::Bad(Error::new(ErrorKind::Conflict, text))

@@ -9,7 +9,9 @@ use uuid::Uuid;
 use windlass_core::store::{Inserted, Reservation};
 use windlass_core::task::Extras;
 use windlass_core::unique::{Hold, OnConflict, Unique, fingerprint, idempotency_digest};
-use windlass_core::{Error, ErrorKind, NewTask, Priority, QueueName, Result, TaskId, When};
+use windlass_core::{
+    Error, ErrorKind, NewTask, Priority, QueueName, Result, TaskId, Timestamp, When,
+};
 
 use super::message::TaskMessage;
 use super::record::{MAX_CRASHES, Own};
@@ -66,10 +68,11 @@ impl Shared {
         for (at, earlier) in again {
             // The same id twice in one call: as if the second had come later.
             let answer = match &answers[earlier] {
-                Some(Inserted::New) if !is_same(&tasks[at], &tasks[earlier]) => {
+                Some(Inserted::New { .. }) if !is_same(&tasks[at], &tasks[earlier]) => {
                     Inserted::Bad(in_use(&tasks[at].id))
                 }
-                answer => answer.clone().unwrap_or(Inserted::New),
+                Some(Inserted::New { .. }) | None => Inserted::New { created_at: None },
+                Some(answer) => answer.clone(),
             };
             answers[at] = Some(answer);
         }
@@ -106,6 +109,7 @@ impl Shared {
                 tasks.iter().for_each(|sent| add_task(&mut call, stem, sent.task));
             }
             let mut replies = self.ask(call).await?.list()?;
+            let now = Timestamp::from_millis(next(&mut replies, "insert")?.number()?);
             for (_, tasks) in group {
                 let mut told = match next(&mut replies, "insert")?.sort()? {
                     Sort::List(told) => Some(told),
@@ -117,7 +121,7 @@ impl Shared {
                         Some(told) => Told::read(next(told, "insert")?)?,
                         None => Told::New,
                     };
-                    answers[sent.at] = Some(judge(sent.task, told, chunk));
+                    answers[sent.at] = Some(judge(sent.task, told, chunk, now));
                 }
             }
             let ready = group.iter().map(|(queue, _)| (*queue).clone()).collect();
@@ -149,10 +153,12 @@ impl Told {
     }
 }
 
-fn judge(task: &NewTask, told: Told, chunk: &[Sent<'_>]) -> Inserted {
+fn judge(task: &NewTask, told: Told, chunk: &[Sent<'_>], now: Timestamp) -> Inserted {
     match told {
-        Told::New => Inserted::New,
-        Told::InUse(message) if is_request_of(task, message.clone()) => Inserted::New,
+        Told::New => Inserted::New { created_at: Some(now) },
+        Told::InUse(message) if is_request_of(task, message.clone()) => {
+            Inserted::New { created_at: None }
+        }
         Told::InUse(_) => Inserted::Bad(in_use(&task.id)),
         Told::Once { holder, message } => {
             let is_same_request = match chunk.iter().find(|other| other.task.id == holder) {

@@ -7,7 +7,9 @@ use windlass_core::store::{Inserted, Reservation};
 use windlass_core::unique::{
     Hold, OnConflict, Unique, UniqueScope, fingerprint, idempotency_digest, unique_digest,
 };
-use windlass_core::{Error, ErrorKind, NewTask, QueueName, Result, TaskId, When, duration};
+use windlass_core::{
+    Error, ErrorKind, NewTask, QueueName, Result, TaskId, Timestamp, When, duration,
+};
 
 use super::id::Id;
 use super::large::PAYLOAD;
@@ -69,10 +71,11 @@ impl Shared {
         for (at, earlier) in again {
             // The same id twice in one call: as if the second had come later.
             let answer = match &answers[earlier] {
-                Some(Inserted::New) if !is_same(&tasks[at], &tasks[earlier]) => {
+                Some(Inserted::New { .. }) if !is_same(&tasks[at], &tasks[earlier]) => {
                     Inserted::Bad(in_use(&tasks[at].id))
                 }
-                answer => answer.clone().unwrap_or(Inserted::New),
+                Some(Inserted::New { .. }) | None => Inserted::New { created_at: None },
+                Some(answer) => answer.clone(),
             };
             answers[at] = Some(answer);
         }
@@ -114,6 +117,7 @@ impl Shared {
             }
             let mut replies = self.ask(call).await?.list()?;
             micros = next(&mut replies, "insert")?.text()?;
+            let now = Timestamp::from_millis(next(&mut replies, "insert")?.number()?);
             for (_, tasks) in group {
                 let mut told = match next(&mut replies, "insert")?.sort()? {
                     Sort::List(told) => Some(told),
@@ -125,7 +129,7 @@ impl Shared {
                         Some(told) => Told::read(next(told, "insert")?)?,
                         None => Told::New,
                     };
-                    answers[sent.at] = Some(self.judge(sent, told, chunk).await?);
+                    answers[sent.at] = Some(self.judge(sent, told, chunk, now).await?);
                 }
             }
             let ready = group.iter().map(|(queue, _)| (*queue).clone()).collect();
@@ -134,12 +138,18 @@ impl Shared {
         Ok(())
     }
 
-    async fn judge(&self, sent: &Sent<'_>, told: Told, chunk: &[Sent<'_>]) -> Result<Inserted> {
+    async fn judge(
+        &self,
+        sent: &Sent<'_>,
+        told: Told,
+        chunk: &[Sent<'_>],
+        now: Timestamp,
+    ) -> Result<Inserted> {
         let task = sent.task;
         Ok(match told {
-            Told::New => Inserted::New,
+            Told::New => Inserted::New { created_at: Some(now) },
             Told::InUse(record) => match self.is_request_of(task, sent.id, &record).await? {
-                true => Inserted::New,
+                true => Inserted::New { created_at: None },
                 false => Inserted::Bad(in_use(&task.id)),
             },
             Told::Once { holder, record } => {
