@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tracing::Span;
 use windlass_core::store::Inserted;
-use windlass_core::{Claimed, Ending, NewTask, Result, Store, TaskId, WorkerId};
+use windlass_core::{Claimed, Ending, NewTask, Result, Store, WorkerId};
 
 /// The span of a run, for logs.
 pub(crate) struct Run(Span);
