@@ -4,6 +4,7 @@
 //! `cargo test`, so that breaking one fails in the usual place.
 
 mod deploy;
+mod features;
 mod files;
 mod imports;
 
@@ -16,6 +17,7 @@ const RULES: &[Rule] = &[
     ("crates import only what the table allows", imports::crates),
     ("core reaches no runtime and no driver", imports::core_is_pure),
     ("stores do not import each other", imports::stores_are_strangers),
+    ("what xtask and the tests share is built once", features::built_twice),
     ("no source file is over 600 lines", files::short),
     ("every .rs file opens with //!", files::introduced),
     ("no query text in .rs files", files::queries_elsewhere),
@@ -81,6 +83,11 @@ mod tests {
     #[test]
     fn stores_do_not_import_each_other() {
         check(imports::stores_are_strangers);
+    }
+
+    #[test]
+    fn what_xtask_and_the_tests_share_is_built_once() {
+        check(features::built_twice);
     }
 
     #[test]

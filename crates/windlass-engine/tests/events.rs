@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use windlass_core::retry::Backoff;
 use windlass_core::store::{Order, RunOrder};
-use windlass_core::{QueueName, TaskId};
+use windlass_core::{QueueName, TaskId, When};
 use windlass_engine::{
     Client, Configure, Context, EventFilter, Listener, Options, Outcome, Told, discard,
 };
@@ -138,6 +138,9 @@ async fn what_operators_do_is_told_and_what_is_refused_is_not() {
     let retrying = listener.next().await;
     assert_eq!(retrying.event.kind.as_str(), "task.retrying");
     assert_eq!(data(&retrying)["state"], "pending");
+    elsewhere.reschedule(first.id(), When::After(SECOND * 70)).await.unwrap();
+    let snoozed = data(&*listener.next().await);
+    assert_eq!((&snoozed["state"], &snoozed["delay_ms"]), (&"scheduled".into(), &70_000.into()));
     is_quiet(&mut listener).await;
 }
 

@@ -33,7 +33,7 @@ use crate::problem::{Problem, Slug};
 
 /// All routes, each with what it asks of its caller and a description, which stands beside its handler.
 pub(crate) fn all(shared: &Shared) -> Routes {
-    use Need::{Everywhere, InQueues, Nothing};
+    use Need::{Everywhere, InQueues, Meanwhile, Nothing};
     use Scope::{Admin, Operate, Read, Submit, Work};
     let routes = Routes::new(shared)
         .under("/api/v1")
@@ -85,7 +85,7 @@ pub(crate) fn all(shared: &Shared) -> Routes {
     routes
         .under("")
         .get("/ws", InQueues(Read), &events::SOCKET, events::socket)
-        .get("/metrics", Everywhere(Read), &metrics::SHOW, metrics::show)
+        .get("/metrics", Meanwhile(Read), &metrics::SHOW, metrics::show)
         .get("/api/v1/openapi.json", Nothing, &docs::OPENAPI, docs::openapi)
         .get("/api/docs", Nothing, &docs::PAGE, docs::page)
         .get("/api/docs.css", Nothing, &docs::CSS, docs::css)
@@ -104,7 +104,7 @@ pub(crate) fn all(shared: &Shared) -> Routes {
 /// What a worker tells on a port of its own.
 pub(crate) fn of_worker(shared: &Shared) -> Routes {
     Routes::new(shared)
-        .get("/metrics", Need::Everywhere(Scope::Read), &metrics::SHOW, metrics::show)
+        .get("/metrics", Need::Meanwhile(Scope::Read), &metrics::SHOW, metrics::show)
         .get("/healthz", Need::Nothing, &root::HEALTHZ, root::healthz)
         .get("/readyz", Need::Nothing, &root::READYZ, root::readyz)
         .get("/version", Need::Nothing, &root::VERSION, root::version)

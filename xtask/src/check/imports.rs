@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-cli", &["windlass", "windlass-server"]),
     ("windlass-mistakes", &["windlass"]),
     ("windlass-testkit", &["windlass-core", "windlass-engine", "windlass-stores"]),
-    ("xtask", &["windlass-core", "windlass-stores", "windlass-testkit"]),
+    ("xtask", &["windlass-core", "windlass-engine", "windlass-stores", "windlass-testkit"]),
 ];
 
 /// May be a dev-dependency of anyone.

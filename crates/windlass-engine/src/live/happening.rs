@@ -185,7 +185,11 @@ pub(crate) fn change(action: Action, state: State, record: &TaskRecord) -> Optio
         Action::Rerun | Action::Reschedule(_) => EventKind::TaskRetrying,
         Action::Delete => return None,
     };
-    let more = EventDetails { state: Some(state), ..EventDetails::default() };
+    let delay_ms = match (action, record.run_at) {
+        (Action::Reschedule(_), Some(at)) => Some(millis(at.since(record.updated_at))),
+        _ => None,
+    };
+    let more = EventDetails { state: Some(state), delay_ms, ..EventDetails::default() };
     let event = plain(kind, record.updated_at, of_record(record, more));
     Some(TaskEvent { is_asked_for: true, ..event })
 }

@@ -24,6 +24,8 @@ pub(crate) enum Need {
     Nothing,
     /// This scope, for all queues.
     Everywhere(Scope),
+    /// The same; while the store is away, those who were known last are let in. It tells nothing of the store then.
+    Meanwhile(Scope),
     /// This scope; the handler sees to it that the token is for the queues in question.
     InQueues(Scope),
 }
@@ -33,7 +35,7 @@ impl Need {
     pub(crate) const fn scope(self) -> Option<Scope> {
         match self {
             Self::Nothing => None,
-            Self::Everywhere(scope) | Self::InQueues(scope) => Some(scope),
+            Self::Everywhere(scope) | Self::Meanwhile(scope) | Self::InQueues(scope) => Some(scope),
         }
     }
 }
@@ -95,14 +97,19 @@ pub(crate) async fn pass(State(gate): State<Gate>, mut request: Request, next: N
 impl Gate {
     async fn settle(&self, arrival: Arrival, presented: Option<&Presented>) -> Outcome<Caller> {
         let keyring = self.shared.keyring();
-        let caller = keyring.admit(arrival, presented).await?;
+        let caller = match self.need {
+            Need::Meanwhile(_) => keyring.admit_meanwhile(arrival, presented).await?,
+            Need::Nothing | Need::Everywhere(_) | Need::InQueues(_) => {
+                keyring.admit(arrival, presented).await?
+            }
+        };
         if let Caller::Token(token) = &caller {
             keyring.count(token)?;
         }
         if let Some(scope) = self.need.scope() {
             caller.check_scope(scope)?;
         }
-        if matches!(self.need, Need::Everywhere(_)) && caller.is_limited() {
+        if matches!(self.need, Need::Everywhere(_) | Need::Meanwhile(_)) && caller.is_limited() {
             let text = "this token is for some queues only, and this concerns all of them";
             return Err(Problem::new(Slug::Forbidden, text));
         }

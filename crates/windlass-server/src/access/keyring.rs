@@ -43,6 +43,8 @@ struct Inner {
     known: RwLock<Option<Known>>,
     /// Held by whoever reads them.
     reading: Arc<tokio::sync::Mutex<()>>,
+    /// When the store was asked last and did not tell, and why.
+    failed: Mutex<Option<(Instant, Error)>>,
     buckets: Mutex<HashMap<String, Bucket>>,
 }
 
@@ -55,8 +57,8 @@ struct Known {
 
 impl Keyring {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let (known, reading, buckets) = Default::default();
-        Self(Arc::new(Inner { store, known, reading, buckets }))
+        let (known, reading, failed, buckets) = Default::default();
+        Self(Arc::new(Inner { store, known, reading, failed, buckets }))
     }
 
     /// Who calls, by what they present; or why they may not.
@@ -66,18 +68,28 @@ impl Keyring {
         presented: Option<&Presented>,
     ) -> Outcome<Caller> {
         let ring = self.ring().await?;
-        let Some(presented) = presented else {
-            if ring.is_closed || arrival == Arrival::Closed {
-                return Err(unauthorized("this needs a token: Authorization: Bearer wl_…"));
-            }
-            return Ok(Caller::Local);
-        };
-        let mut found = ring.opened_by(presented);
-        if found.is_none() && self.is_older_than(FRESH) {
+        match ring.admit(arrival, presented) {
             // It may be new. Wrong ones cannot have the store asked more often than this.
-            found = self.read_now().await?.opened_by(presented);
+            Err(_) if presented.is_some() && self.is_older_than(FRESH) => {
+                self.read_now().await?.admit(arrival, presented)
+            }
+            admitted => admitted,
         }
-        found.map(Caller::Token).ok_or_else(|| unauthorized("the token is unknown or revoked"))
+    }
+
+    /// The same for what is told also while the store is away, and then tells nothing of it: by the tokens that were
+    /// known last.
+    pub(crate) async fn admit_meanwhile(
+        &self,
+        arrival: Arrival,
+        presented: Option<&Presented>,
+    ) -> Outcome<Caller> {
+        match (self.admit(arrival, presented).await, self.known()) {
+            (Err(problem), Some(known)) if problem.slug() == Slug::StoreUnavailable => {
+                known.ring.admit(arrival, presented)
+            }
+            (admitted, _) => admitted,
+        }
     }
 
     /// Ends with the reason when a caller that was admitted would not be any more. While the store is away
@@ -148,6 +160,11 @@ impl Keyring {
         if let Some(known) = self.known().filter(|known| known.asked >= since) {
             return Ok(known.ring);
         }
+        // Who waited for the same need not wait again, one after the other.
+        let failed = self.0.failed.lock().clone().filter(|(asked, _)| *asked > since);
+        if let Some((_, error)) = failed {
+            return Err(error);
+        }
         // To its end: who asks may go away, and a call of the store must not be dropped with it.
         let read = tokio::spawn(self.clone().read(turn)).await;
         let read = read.map_err(|ended| Error::corrupt("read the tokens").because(ended))?;
@@ -166,6 +183,7 @@ impl Keyring {
             Ok(ring) => Arc::new(ring),
             Err(error) => {
                 tracing::warn!(error = error.chain(), "cannot read the tokens");
+                *self.0.failed.lock() = Some((asked, error.clone()));
                 return Err(error);
             }
         };
@@ -184,6 +202,17 @@ impl Keyring {
 }
 
 impl Ring {
+    fn admit(&self, arrival: Arrival, presented: Option<&Presented>) -> Outcome<Caller> {
+        let Some(presented) = presented else {
+            if self.is_closed || arrival == Arrival::Closed {
+                return Err(unauthorized("this needs a token: Authorization: Bearer wl_…"));
+            }
+            return Ok(Caller::Local);
+        };
+        let found = self.opened_by(presented);
+        found.map(Caller::Token).ok_or_else(|| unauthorized("the token is unknown or revoked"))
+    }
+
     fn opened_by(&self, presented: &Presented) -> Option<Arc<Token>> {
         self.tokens.get(presented.id()).filter(|token| presented.opens(token)).cloned()
     }
@@ -298,7 +327,39 @@ mod tests {
     async fn a_store_that_hangs_holds_nobody_up_for_long() {
         let (keyring, _, faults) = keyring();
         faults.hold(Method::Load);
-        assert_eq!(slug(&keyring, None).await, Some(Slug::StoreUnavailable));
+        let began = Instant::now();
+        let asking = std::iter::repeat_with(|| slug(&keyring, None)).take(50);
+        for answer in futures_util::future::join_all(asking).await {
+            assert_eq!(answer, Some(Slug::StoreUnavailable));
+        }
+        assert!(began.elapsed() <= LOAD_TIME * 2, "not one after the other");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_store_is_away_those_who_were_known_last_are_told_what_needs_no_store() {
+        let (keyring, store, faults) = keyring();
+        let meanwhile = async |presented| {
+            let admitted = keyring.admit_meanwhile(Arrival::Open, presented).await;
+            admitted.err().map(|problem| problem.slug())
+        };
+        faults.go_away();
+        assert_eq!(meanwhile(None).await, Some(Slug::StoreUnavailable), "nothing is known yet");
+        faults.come_back();
+        assert_eq!(meanwhile(None).await, None);
+        faults.go_away();
+        tokio::time::sleep(BELIEVED * 100).await;
+        assert_eq!(meanwhile(None).await, None);
+        faults.come_back();
+        let (token, presented) = make(&*store).await;
+        assert_eq!(meanwhile(None).await, Some(Slug::Unauthorized));
+        assert_eq!(meanwhile(Some(&presented)).await, None);
+        faults.go_away();
+        tokio::time::sleep(BELIEVED * 100).await;
+        assert_eq!(meanwhile(None).await, Some(Slug::Unauthorized));
+        assert_eq!(meanwhile(Some(&presented)).await, None);
+        faults.come_back();
+        save(&*store, &token.revoked(Default::default()), Some(1)).await;
+        assert_eq!(meanwhile(Some(&presented)).await, Some(Slug::Unauthorized));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,10 +1,12 @@
 //! What is not under `/api/v1`: health, version, the admin names, the page; and what an outage looks like.
 
+use std::time::Duration;
+
 use serde_json::json;
 use windlass_server::Method;
 use windlass_testkit::faults::Method as Call;
 
-use crate::support::Api;
+use crate::support::{Api, Server, bounds};
 
 #[tokio::test]
 async fn the_root_tells_health_and_version() {
@@ -59,6 +61,24 @@ async fn metrics_are_told_also_while_the_store_is_away() {
     api.faults.come_back();
     assert!(metrics().await.contains("\ntaskqueue_dlq_size 0\n"));
     api.call(Method::GET, "/metrics?name=x", None).await.is_problem(422, "invalid-request");
+}
+
+/// Whoever comes by a socket passes the gate, which knows tokens from the store.
+#[tokio::test]
+async fn metrics_are_told_to_strangers_long_after_the_store_went_away() {
+    let server = Server::start(bounds()).await;
+    let get = async |path| server.send("GET", path, "", "").await.1;
+    // Nobody has asked for anything that needs a token: they are known all the same.
+    get("/healthz").await.is(200);
+    server.api.faults.go_away();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    tokio::time::resume();
+    let told = get("/metrics").await;
+    assert_eq!(told.status, 200, "{}", told.text);
+    assert!(told.text.contains("\nwindlass_leases_lost_total 0\n"), "{}", told.text);
+    get("/api/v1/queues").await.is_problem(503, "store-unavailable");
+    server.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

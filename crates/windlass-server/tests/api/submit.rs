@@ -323,10 +323,46 @@ async fn keys_keep_tasks_one() {
 async fn a_stored_task_is_never_called_failed() {
     use windlass_testkit::faults::Method as Call;
     let api = Api::new();
+    let body = r#"{"type":"a","payload":[1],"idempotency_key":"k"}"#;
+    // The answer to the insert is lost; it is repeated, and what is there then cannot be read.
+    api.faults.lose_reply(Call::Insert);
     api.faults.fail(Call::Get, 1, windlass_core::ErrorKind::Unavailable);
-    let task = api.post("/tasks", r#"{"type":"a","payload":[1]}"#).await.is(201);
+    let task = api.post("/tasks", body).await.is(201);
     assert_eq!((&task["state"], &task["payload"]), (&json!("pending"), &json!([1])));
-    api.get(&format!("/tasks/{}", task["id"].as_str().unwrap())).await.is(200);
+    assert!(!api.faults.is_planned(Call::Get), "it was to be read");
+    let read = api.get(&format!("/tasks/{}", task["id"].as_str().unwrap())).await.is(200);
+    api.faults.fail(Call::Get, 1, windlass_core::ErrorKind::Unavailable);
+    let again = api.post("/tasks", body).await.is(200);
+    assert_eq!((&again["id"], &again["payload"]), (&read["id"], &json!([1])));
+}
+
+#[tokio::test]
+async fn a_new_task_is_answered_as_it_is_stored_without_being_read() {
+    use windlass_testkit::faults::Method as Call;
+    let api = Api::new();
+    let body = r#"{"type":"a","queue":"q","payload":{"n":1.0},"delay":"1.0004s","timeout":0.0004,
+        "deadline":"2100-01-01T00:00:00Z","tags":["t"],"metadata":{"a":"b"},"retention":"1h"}"#;
+    let task = api.post("/tasks", body).await.is(201);
+    let batch = api.post("/tasks/batch", &format!("[{body}]")).await.is(200);
+    assert_eq!(api.faults.calls(Call::Get), 0, "nothing was read");
+    let path = |task: &serde_json::Value| format!("/tasks/{}", task["id"].as_str().unwrap());
+    assert_eq!(task, api.get(&path(&task)).await.is(200));
+    let listed = &batch["results"][0]["task"];
+    let mut read = api.get(&path(listed)).await.is(200);
+    read["payload"] = json!(null);
+    assert_eq!(*listed, read, "but for the payload, which a batch does not repeat");
+}
+
+#[tokio::test]
+async fn tasks_of_a_batch_that_a_key_led_to_one_task_all_show_it() {
+    let api = Api::new();
+    let first = api.submit(r#"{"type":"a","idempotency_key":"k","tags":["first"]}"#).await;
+    let body = r#"[{"type":"a","idempotency_key":"k"},{"type":"a","idempotency_key":"k"}]"#;
+    let answer = api.post("/tasks/batch", body).await.is(200);
+    for result in answer["results"].as_array().unwrap() {
+        let task = &result["task"];
+        assert_eq!((&task["id"], &task["tags"]), (&json!(first), &json!(["first"])), "{answer}");
+    }
 }
 
 #[tokio::test]

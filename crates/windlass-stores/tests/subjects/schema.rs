@@ -32,7 +32,7 @@ const RESTLESS: GenerationRules = GenerationRules {
 impl Place {
     /// At the URL of a schema.
     pub(crate) fn at(url: impl Fn(&str) -> String) -> Self {
-        let schema = PostgresServer::new_schema();
+        let schema = PostgresServer::shared().new_schema_apart();
         Self { clock: Arc::new(ManualClock::default()), url: url(&schema), schema }
     }
 

@@ -39,9 +39,13 @@ pub async fn an_insert_answers_all_that_makes_the_record_that_is_stored(s: Scene
         draft().unique(until_finished("until")).after(HOUR),
         draft().queue("other").kind("else").max_retries(0).max_crashes(0),
         draft().but(|task| (task.spec.timeout, task.spec.retention) = (odd, odd)),
+        draft().but(|task| task.spec.extras.deadline = Some(Timestamp::from_millis(0))),
+        draft().but(|task| task.spec.extras.deadline = Some(Timestamp::from_millis(-2_000))),
+        draft().but(|task| task.spec.extras.deadline = Some(Timestamp::from_millis(1_001))),
         draft().tag("a").tag("b").but(|task| {
             let extras = &mut task.spec.extras;
             extras.deadline = Some(soon);
+            extras.limit_key = Some("limit".into());
             extras.metadata.insert("who".into(), "me".into());
             extras.traceparent = Some(format!("00-{:032x}-{:016x}-01", 7, 8));
         }),

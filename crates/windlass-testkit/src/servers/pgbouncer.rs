@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::PostgresServer;
-use super::postgres::{free_port, other_user};
+use super::postgres::{database_of, free_port, other_user};
 use super::watchdog::{Signal, watch};
 
 /// Longest that it may take to answer after its start.
@@ -89,7 +89,8 @@ impl PgBouncer {
     /// The URL of a schema, through the pooler.
     pub fn url(&self, schema: &str) -> String {
         let Self { port, mode, .. } = self;
-        format!("postgres://windlass@127.0.0.1:{port}/postgres?pooler={mode}&schema={schema}")
+        let database = database_of(schema);
+        format!("postgres://windlass@127.0.0.1:{port}/{database}?pooler={mode}&schema={schema}")
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio_postgres::{Config, NoTls};
 
 use super::watchdog::{Signal, watch};
 
@@ -23,6 +24,13 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// The user inside the database.
 const USER: &str = "windlass";
+
+/// The database that is always there.
+const FIRST: &str = "postgres";
+
+/// Schemas in a database that is made for some of them. A function is looked for among all of its name, whatever their
+/// schemas: with a thousand schemas in one database that was most of what a new connection did.
+const SCHEMAS_TOGETHER: u32 = 30;
 
 /// How a server is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +57,8 @@ pub struct PostgresServer {
     port: u16,
     care: Care,
     running: Mutex<Option<Running>>,
+    /// How many databases were made.
+    databases: Mutex<u32>,
 }
 
 /// The server, and who ends it when this process is gone.
@@ -84,7 +94,8 @@ impl PostgresServer {
         if let Some((user, group)) = other_user() {
             chown(&folder, Some(user), Some(group)).unwrap();
         }
-        let server = Self { programs, folder, port: free_port(), care, running: Mutex::new(None) };
+        let (running, databases) = (Mutex::new(None), Mutex::new(0));
+        let server = Self { programs, folder, port: free_port(), care, running, databases };
         server.initialise();
         server.launch();
         server
@@ -92,8 +103,8 @@ impl PostgresServer {
 
     /// The URL of a schema in this server, through its socket.
     pub fn url(&self, schema: &str) -> String {
-        let (folder, port) = (self.folder.display(), self.port);
-        format!("postgres:///postgres?host={folder}&port={port}&user={USER}&schema={schema}")
+        let (folder, port, database) = (self.folder.display(), self.port, database_of(schema));
+        format!("postgres:///{database}?host={folder}&port={port}&user={USER}&schema={schema}")
     }
 
     /// The URL of a schema in this server, through TCP.
@@ -103,12 +114,39 @@ impl PostgresServer {
 
     /// The URL of a schema in this server, through a proxy on this port.
     pub fn url_through(&self, port: u16, schema: &str) -> String {
-        format!("postgres://{USER}@127.0.0.1:{port}/postgres?schema={schema}")
+        let database = database_of(schema);
+        format!("postgres://{USER}@127.0.0.1:{port}/{database}?schema={schema}")
     }
 
     /// A name for a schema that nobody in this process has used before.
     pub fn new_schema() -> String {
         format!("test_{}", SCHEMAS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The same, in a database that few others share: for the many.
+    pub fn new_schema_apart(&self) -> String {
+        let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+        let database = number / SCHEMAS_TOGETHER;
+        let mut made = self.databases.lock();
+        while *made <= database {
+            self.make_database(&format!("apart_{made}"));
+            *made += 1;
+        }
+        format!("test_{number}_apart_{database}")
+    }
+
+    /// On a thread of its own: the caller may be inside of a runtime, and not its own master.
+    fn make_database(&self, name: &str) {
+        let mut config = Config::new();
+        config.host_path(&self.folder).port(self.port).user(USER).dbname(FIRST);
+        let text = format!("CREATE DATABASE {name} TEMPLATE template0");
+        let make = async move {
+            let (client, connection) = config.connect(NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(&text).await.unwrap();
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        std::thread::spawn(move || runtime.block_on(make)).join().unwrap();
     }
 
     /// Its port on 127.0.0.1.
@@ -229,6 +267,11 @@ impl Drop for Running {
         drop(self.watchdog.stdin.take());
         let _ = self.watchdog.wait();
     }
+}
+
+/// The database that a schema is in, by its name.
+pub(super) fn database_of(schema: &str) -> &str {
+    schema.find("apart_").map_or(FIRST, |at| &schema[at..])
 }
 
 /// The folder of the newest server's programs.

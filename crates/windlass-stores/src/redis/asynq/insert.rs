@@ -209,8 +209,9 @@ fn add_task(call: &mut Call, stem: &str, task: &NewTask) {
 fn message_of(task: &NewTask, lock: Option<String>) -> TaskMessage {
     let spec = &task.spec;
     let seconds = |ms: u64| i64::try_from(ms.div_ceil(1_000)).unwrap_or(i64::MAX);
+    // For Go, 0 is none.
     let deadline =
-        spec.extras.deadline.map_or(0, |at| seconds(at.as_millis().max(0).unsigned_abs()));
+        spec.extras.deadline.map_or(0, |at| seconds(at.as_millis().max(1).unsigned_abs()));
     TaskMessage {
         r#type: task.kind.as_str().into(),
         payload: task.payload.clone(),
@@ -230,7 +231,8 @@ fn message_of(task: &NewTask, lock: Option<String>) -> TaskMessage {
 fn own_of(task: &NewTask, hold_ms: Option<i64>) -> Own {
     let spec = &task.spec;
     let exact = |ms: u64| if ms.is_multiple_of(1_000) { 0 } else { ms };
-    let deadline = spec.extras.deadline.filter(|at| at.as_millis() % 1_000 != 0);
+    let is_told = |at: &Timestamp| at.as_millis() > 0 && at.as_millis() % 1_000 == 0;
+    let deadline = spec.extras.deadline.filter(|at| !is_told(at));
     let extras = Extras { metadata: Default::default(), deadline, ..spec.extras.clone() };
     Own {
         max_crashes: (spec.max_crashes != MAX_CRASHES).then_some(spec.max_crashes),
