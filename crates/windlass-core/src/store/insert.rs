@@ -20,8 +20,8 @@ pub enum Inserted {
     /// It is stored under the id that it carries.
     New {
         /// The store's time when this call stored it: with it, [`crate::NewTask::into_record`] makes the record that
-        /// the store has, and nobody need read that back. Absent where an earlier call has stored it, or where it
-        /// was stored in a transaction of an application.
+        /// the store has, and nobody need read that back. Absent where an earlier call has stored it; a store need
+        /// not tell it to an application that stores a task in its own transaction.
         created_at: Option<Timestamp>,
     },
     /// A task with its idempotency key, or with its unique key under
