@@ -12,9 +12,10 @@ pub fn parse(text: &str) -> Result<Duration> {
     if let Ok(seconds) = text.parse::<f64>() {
         return from_seconds(seconds);
     }
-    let signed: SignedDuration = text
-        .parse()
-        .map_err(|cause| Error::invalid(format!("not a duration: {text:?}")).because(cause))?;
+    let signed: SignedDuration = text.parse().map_err(|cause| {
+        let text = format!("not a duration: {text:?}; use hours and less, such as \"36h\"");
+        Error::invalid(text).because(cause)
+    })?;
     Duration::try_from(signed).map_err(|_| Error::invalid(format!("negative duration: {text}")))
 }
 

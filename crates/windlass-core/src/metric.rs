@@ -70,7 +70,7 @@ table! {
     TASKS_COMPLETED: Counter "taskqueue_tasks_completed_total" ["type" "status"]
         "Runs whose end this process has reported, by what became of the task: completed, retrying, dead_letter, cancelled.";
     TASK_DURATION: Histogram "taskqueue_task_duration_seconds" ["type"]
-        "How long these runs took.";
+        "How long runs that have ended took.";
     QUEUE_DEPTH_BY_PRIORITY: Gauge "taskqueue_queue_depth" ["priority"]
         "Pending tasks of all queues.";
     ACTIVE_WORKERS: Gauge "taskqueue_active_workers" []

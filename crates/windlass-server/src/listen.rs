@@ -172,8 +172,8 @@ impl Listener {
             Exposure::Tokens => {}
         }
         let text = format!(
-            "listen on {}: there is no access token in the store, so everybody on the network could do \
-             everything; make one with `windlass token create` first, or say --insecure",
+            "listen on {}: there is no access token in the store, so everybody on the network would be \
+             served; make one with `windlass token create` first, or say --insecure",
             self.address
         );
         Err(Error::invalid(text))

@@ -25,6 +25,8 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 /// The user inside the database.
 const USER: &str = "windlass";
 
+const MAKE_DATABASE: &str = include_str!("../../sql/make_database.sql");
+
 /// The database that is always there.
 const FIRST: &str = "postgres";
 
@@ -139,7 +141,7 @@ impl PostgresServer {
     fn make_database(&self, name: &str) {
         let mut config = Config::new();
         config.host_path(&self.folder).port(self.port).user(USER).dbname(FIRST);
-        let text = format!("CREATE DATABASE {name} TEMPLATE template0");
+        let text = MAKE_DATABASE.replace("{name}", name);
         let make = async move {
             let (client, connection) = config.connect(NoTls).await.unwrap();
             tokio::spawn(connection);
