@@ -162,12 +162,14 @@ impl Keyring {
         }
         // Who waited for the same need not wait again, one after the other.
         let failed = self.0.failed.lock().clone().filter(|(asked, _)| *asked > since);
-        if let Some((_, error)) = failed {
-            return Err(error);
-        }
-        // To its end: who asks may go away, and a call of the store must not be dropped with it.
-        let read = tokio::spawn(self.clone().read(turn)).await;
-        let read = read.map_err(|ended| Error::corrupt("read the tokens").because(ended))?;
+        let read = match failed {
+            Some((_, error)) => Err(error),
+            // To its end: who asks may go away, and a call of the store must not be dropped with it.
+            None => {
+                let read = tokio::spawn(self.clone().read(turn)).await;
+                read.map_err(|ended| Error::corrupt("read the tokens").because(ended))?
+            }
+        };
         match (read, self.known()) {
             (Ok(ring), _) => Ok(ring),
             (Err(_), Some(known)) if known.asked.elapsed() < BELIEVED => Ok(known.ring),
