@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that must pass, with one honest total at the end.
 
+mod busy_cores;
 mod programs;
 mod summary;
 
@@ -8,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
+use self::busy_cores::BusyCores;
 use self::programs::Built;
 use self::summary::{Summary, Tally};
 use crate::torture::power_cut;
@@ -30,12 +32,26 @@ const SERVER_OUTAGE_SECONDS: u32 = 4;
 /// Which tests.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Keep every core busy meanwhile: tests must pass on a machine that does other work too.
+    #[arg(long)]
+    busy: bool,
+    /// Run everything this many times; stop at the first run that fails.
+    #[arg(long, default_value_t = 1)]
+    times: u32,
     /// Handed to `cargo test`, e.g. `-- a_name` or `-- -p windlass-core -- --nocapture`.
     #[arg(last = true)]
     cargo: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result {
+    let _busy = args.busy.then(BusyCores::start);
+    for _ in 0..args.times {
+        run_once(args)?;
+    }
+    Ok(())
+}
+
+fn run_once(args: &Args) -> Result {
     // A machine where nothing can be installed may still run almost everything; what then cannot
     // run says so itself.
     if let Err(error) = setup::run(setup::Voice::Quiet) {

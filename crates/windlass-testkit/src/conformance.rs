@@ -47,7 +47,23 @@ macro_rules! conformance {
     };
     ($subject:ty; $($topic:ident),+) => {
         $($crate::topic! { $topic of $subject })+
+
+        #[test]
+        fn every_skipped_rule_is_a_rule() {
+            $crate::conformance::check_skipped_rules::<$subject>();
+        }
     };
+}
+
+/// Requires that a subject lists no rule as skipped that does not exist: nobody would notice.
+pub fn check_skipped_rules<S: crate::Subject>() {
+    for name in S::skipped_rules() {
+        let (topic, rule) = name.split_once("::").unwrap();
+        let contents = include_str!("conformance.rs");
+        let (_, rules) = contents.split_once(&format!("$subject; {topic} {{")).unwrap();
+        let (rules, _) = rules.split_once('}').unwrap();
+        assert!(rules.contains(&format!(" {rule},\n")), "no rule is called {name}");
+    }
 }
 
 /// The rules of a topic.
@@ -503,7 +519,10 @@ macro_rules! rules {
                 $(
                     #[test]
                     fn $rule() {
-                        $crate::check::<$subject, _, _>($crate::conformance::$topic::$rule);
+                        $crate::check::<$subject, _, _>(
+                            concat!(stringify!($topic), "::", stringify!($rule)),
+                            $crate::conformance::$topic::$rule,
+                        );
                     }
                 )*
             }

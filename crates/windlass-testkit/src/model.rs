@@ -48,6 +48,9 @@ struct Model {
     is_over: AtomicBool,
     pruned: AtomicU64,
     workers: AtomicUsize,
+    heartbeats: AtomicUsize,
+    /// Heartbeats that came too late for their lease: the machine was slow.
+    late_heartbeats: AtomicUsize,
     seed: u64,
 }
 
@@ -131,6 +134,8 @@ pub async fn play(
         is_over: AtomicBool::new(false),
         pruned: AtomicU64::new(0),
         workers: AtomicUsize::new(0),
+        heartbeats: AtomicUsize::new(0),
+        late_heartbeats: AtomicUsize::new(0),
         seed,
     });
     let meanwhile = tokio::spawn(meanwhile);
@@ -160,6 +165,12 @@ pub async fn play(
     meanwhile.abort();
     let violations = std::mem::take(&mut *model.violations.lock());
     assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
+    let late = model.late_heartbeats.load(Ordering::SeqCst);
+    let all = model.heartbeats.load(Ordering::SeqCst);
+    assert!(
+        late * 2 <= all,
+        "seed {seed}: {late} of {all} heartbeats came too late to show anything"
+    );
     check_ends(&*one, &model).await;
     assert!(model.pruned.load(Ordering::SeqCst) > 0, "seed {seed}: nothing was pruned");
     assert_healthy(&*one).await;

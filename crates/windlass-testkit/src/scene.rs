@@ -9,8 +9,8 @@ mod upkeep;
 mod work;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use windlass_core::store::{
@@ -42,10 +42,12 @@ pub struct Scene {
     pub store: Arc<dyn Store>,
     subject: Arc<dyn Subject>,
     serial: Arc<AtomicU64>,
+    skipped: Arc<OnceLock<&'static str>>,
 }
 
-/// Asks a fresh store for one rule; afterwards its books must balance, whatever the rule did.
-pub fn check<S, Rule, Asked>(rule: Rule)
+/// Asks a fresh store for one rule; afterwards its books must balance, whatever the rule did. The
+/// rule skips itself if and only if the subject lists its name (`topic::rule`).
+pub fn check<S, Rule, Asked>(name: &str, rule: Rule)
 where
     S: Subject,
     Rule: FnOnce(Scene) -> Asked,
@@ -58,13 +60,21 @@ where
         let asked = tokio::time::timeout(PATIENCE, rule(scene.clone())).await;
         assert!(asked.is_ok(), "the rule did not come to an end within {PATIENCE:?}");
         scene.books_balance_after_prune().await;
+        let is_listed = S::skipped_rules().contains(&name);
+        match scene.skipped.get() {
+            Some(reason) if is_listed => eprintln!("SKIPPED: {name}: {reason}"),
+            Some(reason) => {
+                panic!("{name} skipped itself ({reason}); the subject does not list it")
+            }
+            None => assert!(!is_listed, "the subject lists {name} as skipped, but the rule ran"),
+        }
     });
 }
 
 impl Scene {
     /// A scene on a subject.
     pub fn on(subject: Arc<dyn Subject>) -> Self {
-        Self { store: subject.store(), subject, serial: Arc::default() }
+        Self { store: subject.store(), subject, serial: Arc::default(), skipped: Arc::default() }
     }
 
     /// The same scene through a further handle on the same data, as another process would have it
@@ -86,6 +96,12 @@ impl Scene {
     /// What the store says it can do.
     pub fn capabilities(&self) -> Capabilities {
         self.store.profile().capabilities
+    }
+
+    /// Records that this rule cannot be asked of this store; the subject must list the rule.
+    pub fn skip(&self, reason: &'static str) {
+        // A rule that skips twice keeps its first reason.
+        let _ = self.skipped.set(reason);
     }
 
     /// Makes a task's stored record unreadable; false where nothing can spoil.

@@ -28,15 +28,7 @@ async fn say(s: &Scene, messages: &[&str]) {
     s.store.publish(messages.iter().map(|one| (*one).to_owned()).collect()).await.unwrap();
 }
 
-/// True where there are none, which the profile says.
-fn has_none(s: &Scene) -> bool {
-    !s.capabilities().has_broadcasts
-}
-
 pub async fn messages_reach_all_who_listen_here_and_elsewhere_in_order(s: Scene) {
-    if has_none(&s) {
-        return;
-    }
     let elsewhere = s.elsewhere().await;
     let mut streams = vec![
         s.store.subscribe().await.unwrap(),
@@ -54,9 +46,6 @@ pub async fn messages_reach_all_who_listen_here_and_elsewhere_in_order(s: Scene)
 }
 
 pub async fn who_subscribes_later_hears_what_comes_then(s: Scene) {
-    if has_none(&s) {
-        return;
-    }
     say(&s, &["to nobody"]).await;
     let mut first = s.store.subscribe().await.unwrap();
     say(&s, &["one"]).await;
@@ -74,9 +63,6 @@ pub async fn who_subscribes_later_hears_what_comes_then(s: Scene) {
 }
 
 pub async fn a_message_that_is_too_long_is_refused_with_all_others(s: Scene) {
-    if has_none(&s) {
-        return;
-    }
     let mut stream = s.store.subscribe().await.unwrap();
     let (longest, too_long) =
         ("x".repeat(BROADCAST_BYTES_MAX), "x".repeat(BROADCAST_BYTES_MAX + 1));
@@ -87,9 +73,6 @@ pub async fn a_message_that_is_too_long_is_refused_with_all_others(s: Scene) {
 }
 
 pub async fn who_does_not_read_finds_a_gap_and_holds_up_nobody(s: Scene) {
-    if has_none(&s) {
-        return;
-    }
     let mut lazy = s.store.subscribe().await.unwrap();
     let mut eager = s.store.subscribe().await.unwrap();
     for first in (0..MANY).step_by(100) {

@@ -63,23 +63,45 @@ pub async fn claims_at_once_leave_nothing_urgent_behind(s: Scene) {
     if !s.capabilities().has_priorities {
         return priorities_are_refused(&s).await;
     }
+    // A store may wait for what another claim leaves over, but only for a bounded time: a round that took longer is
+    // excused. A try in which most rounds were excused shows nothing.
+    let mut tries = Vec::new();
+    while tries.len() < 5 {
+        let rounds = claim_urgent_in_pairs(&s).await;
+        tries.push(rounds);
+        if rounds.excused * 2 <= rounds.all {
+            return;
+        }
+    }
+    panic!("the machine was too slow to ask: {tries:?}");
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Rounds {
+    all: usize,
+    excused: usize,
+}
+
+/// Claims twenty urgent tasks, two claims at once, from a queue that has others too.
+async fn claim_urgent_in_pairs(s: &Scene) -> Rounds {
     let worker = s.worker().await;
     let of = |priority| vec![draft().priority(priority); 20];
     s.submit_all([of(Priority::Low), of(Priority::Normal)].concat()).await;
     let urgent = s.submit_all(of(Priority::Critical)).await;
-    let mut given = BTreeSet::new();
+    let (mut given, mut rounds) = (BTreeSet::new(), Rounds::default());
     while given.len() < urgent.len() {
         let begun = Instant::now();
         let (one, other) = tokio::join!(s.claim_ids(&worker, 1), s.claim_ids(&worker, 1));
-        // A store may wait for what another claim leaves over, but not for ever: a machine that stands still is
-        // not judged.
-        let is_late = begun.elapsed() > MS * 200;
+        let is_excused = begun.elapsed() > MS * 200;
+        rounds.all += 1;
+        rounds.excused += usize::from(is_excused);
         for id in [one, other].concat() {
             let left = urgent.len() - given.len();
-            assert!(is_late || urgent.contains(&id), "{id} came before {left} urgent ones");
+            assert!(is_excused || urgent.contains(&id), "{id} came before {left} urgent ones");
             given.extend(urgent.contains(&id).then_some(id));
         }
     }
+    rounds
 }
 
 /// A store without priorities says so instead of dropping them.
@@ -303,8 +325,9 @@ pub async fn a_task_is_given_to_one_worker_only_however_many_ask_at_once(s: Scen
     for asked in asking {
         given.extend(asked.await.unwrap());
     }
-    // 16 × 5 were asked for, 64 are there. One who met too many others may have left with less; what is left then is
-    // there for the next.
+    // 16 × 5 were asked for, 64 are there. A claim that met too many others may return less; the next claim gets what
+    // is left. That excuses some, not most.
+    assert!(given.len() * 2 >= ids.len(), "claims at once returned only {} of 64", given.len());
     let worker = s.worker().await;
     while given.len() < ids.len() {
         given.extend(s.claim_ids(&worker, 5).await);

@@ -74,8 +74,10 @@ pub(super) async fn work(store: Arc<dyn Store>, model: Arc<Model>, number: u64) 
         let is_over = model.is_over.load(Ordering::SeqCst);
         // The store counts in whole ms.
         let until = Instant::now() + LEASE - Duration::from_millis(2);
+        model.heartbeats.fetch_add(1, Ordering::SeqCst);
         if store.beat(beat(&worker)).await.is_err() {
             // Too slow for its lease: all that it held is given away.
+            model.late_heartbeats.fetch_add(1, Ordering::SeqCst);
             model.let_go(&held);
             held.clear();
             worker = new_worker(&model);
