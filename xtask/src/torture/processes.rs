@@ -58,6 +58,8 @@ const DRAIN_PER_TASK: Duration = Duration::from_millis(150);
 /// And this for each that has crashed before: it may be the cause, so it has to wait for others of
 /// its sort, which are the longest of all since these are hit most often.
 const DRAIN_PER_SUSPECT: Duration = Duration::from_secs(4);
+/// A machine with more to do than this shows nothing.
+const LOAD_PER_CORE_MAX: f64 = 8.0;
 /// More than ever wait.
 const LEFT_MAX: usize = 100_000;
 /// Violations in a verdict; the rest is in the evidence.
@@ -233,9 +235,11 @@ impl Attack {
         let store = runtime.block_on(windlass_stores::open(&yard.ground.url()))?;
         let left = runtime.block_on(unfinished(store.as_ref()))?;
         let suspects = left.iter().filter(|record| record.crashes > 0).count();
-        let drain_max = DRAIN_BASE
+        let load_per_core = load_per_core();
+        let drain_max = (DRAIN_BASE
             + DRAIN_PER_TASK.saturating_mul(u32::try_from(left.len())?)
-            + DRAIN_PER_SUSPECT.saturating_mul(u32::try_from(suspects)?);
+            + DRAIN_PER_SUSPECT.saturating_mul(u32::try_from(suspects)?))
+        .mul_f64(load_per_core);
         yard.journal.say(Fact::FaultsOver)?;
         let drained_by = Instant::now() + drain_max;
         while Instant::now() < drained_by {
@@ -252,10 +256,10 @@ impl Attack {
             backoff: Config::default().task.retry,
             snooze: handler::SNOOZE,
             drain_max,
-            recovery_max: RECOVERY_MAX,
+            recovery_max: RECOVERY_MAX.mul_f64(load_per_core),
         };
         let findings = audit::audit(&journal::read(folder)?, &dump, &setting);
-        self.tell(&findings, deeds, &Times { took: started.elapsed(), drain_max });
+        self.tell(&findings, deeds, &Times { took: started.elapsed(), drain_max, load_per_core });
         match complaint {
             Some(complaint) => Err(complaint),
             None => Ok(is_well(&findings)),
@@ -280,6 +284,7 @@ impl Attack {
             "store_restarts": deeds.store_restarts,
             "store_nuisances": deeds.nuisances,
             "store_away_ms_max": u64::try_from(deeds.store_away_max.as_millis()).ok(),
+            "load_per_core": (times.load_per_core * 10.0).round() / 10.0,
             "counts": findings.counts,
             "drain_ms_max": u64::try_from(times.drain_max.as_millis()).ok(),
             "violation_count": findings.violations.len(),
@@ -293,6 +298,16 @@ impl Attack {
 struct Times {
     took: Duration,
     drain_max: Duration,
+    load_per_core: f64,
+}
+
+/// How many processes of this machine want each of its cores, over the last minute; at least 1. Bounds on real time
+/// are multiplied by it, since others get the rest of the time.
+fn load_per_core() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = text.split(' ').next().and_then(|one| one.parse().ok()).unwrap_or(1.0);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (load / cores as f64).clamp(1.0, LOAD_PER_CORE_MAX)
 }
 
 /// Nothing was violated, and there was something that could have been.
