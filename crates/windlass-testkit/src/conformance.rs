@@ -519,9 +519,9 @@ macro_rules! rules {
                 $(
                     #[test]
                     fn $rule() {
-                        $crate::check::<$subject, _, _>(
+                        $crate::check::<$subject>(
                             concat!(stringify!($topic), "::", stringify!($rule)),
-                            $crate::conformance::$topic::$rule,
+                            |scene| Box::pin($crate::conformance::$topic::$rule(scene)),
                         );
                     }
                 )*
