@@ -48,8 +48,7 @@ struct Inner {
     statistics: Statistics,
     live: Live,
     config: Config,
-    /// Apart, since a keyed task may have to wait for another's key and must not hold plain ones up,
-    /// and since a batch that is refused must be one insert: it is halved and sent again.
+    /// Apart, since a keyed task may have to wait for another's key and must not hold plain ones up.
     plain: Batcher<NewTask, Answer>,
     keyed: Batcher<NewTask, Answer>,
     glances: Batcher<TaskId, Option<TaskRecord>>,
@@ -75,8 +74,12 @@ impl Client {
         let live = Live::of(&store);
         let watched = Watched::around(Arc::clone(&store), metrics.clone(), live.clone());
         let batcher = || {
-            let store = Arc::clone(&watched);
-            Batcher::new(BATCH_MAX, move |tasks| submit(Arc::clone(&store), tasks))
+            let (reserving, inserting) = (Arc::clone(&watched), Arc::clone(&watched));
+            Batcher::preparing(
+                BATCH_MAX,
+                move |tasks| reserve(Arc::clone(&reserving), tasks),
+                move |tasks| submit(Arc::clone(&inserting), tasks),
+            )
         };
         let (plain, keyed) = (batcher(), batcher());
         let glanced = Arc::clone(&watched);
@@ -331,13 +334,25 @@ fn is_undecided(told: &Inserted) -> bool {
     }
 }
 
-/// One batch on its way into the store: ids first, then one insert.
-async fn submit(store: Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<Answer>> {
-    let wishes = tasks.iter().map(|task| Reservation { queue: task.queue.clone(), count: 1 });
-    let ids = store.reserve(wishes.collect()).await?;
+/// Draws the ids of a batch, once: under them its insert can be repeated, whole or in halves.
+async fn reserve(store: Arc<dyn Store>, mut tasks: Vec<NewTask>) -> (Vec<NewTask>, Result<()>) {
+    let wanted = tasks.iter().map(|task| Reservation { queue: task.queue.clone(), count: 1 });
+    let ids = match store.reserve(wanted.collect()).await {
+        Ok(ids) if ids.len() == tasks.len() => ids,
+        Ok(ids) => {
+            let text = format!("{} ids for a batch of {}", ids.len(), tasks.len());
+            return (tasks, Err(Error::corrupt(text)));
+        }
+        Err(error) => return (tasks, Err(error)),
+    };
     for (task, id) in tasks.iter_mut().zip(ids) {
         task.id = id;
     }
+    (tasks, Ok(()))
+}
+
+/// One batch, with its ids, on its way into the store.
+async fn submit(store: Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Answer>> {
     let told = insert(&store, &tasks).await?;
     Ok(tasks.into_iter().zip(told).map(|(task, told)| Answer { task, told }).collect())
 }

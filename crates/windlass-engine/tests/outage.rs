@@ -199,6 +199,22 @@ async fn a_refused_submit_with_a_key_makes_no_plain_task_of_its_batch_twice() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_that_was_stored_in_part_and_failed_is_stored_once() {
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    seat.faults.store_part(60, ErrorKind::Corrupt);
+    seat.faults.store_part(50, ErrorKind::Invalid);
+    seat.faults.store_part(10, ErrorKind::Corrupt);
+    let handles = seat.client.enqueue_all((0..100).map(Do)).await.unwrap();
+    let mut ids: Vec<_> = handles.into_iter().map(|handle| handle.unwrap().id().clone()).collect();
+    let mut stored: Vec<_> = fleet.all().await.into_iter().map(|record| record.id).collect();
+    ids.sort_unstable();
+    stored.sort_unstable();
+    assert_eq!(stored, ids, "each task is stored once, under the id that was answered");
+    assert_eq!(seat.faults.calls(Method::Reserve), 1, "ids are drawn once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_ending_that_the_store_refuses_hurts_no_other() {
     let fleet = Fleet::new();
     let seat = fleet.seat();

@@ -56,6 +56,7 @@ pub struct Faults(Arc<Shared>);
 struct Shared {
     setting: watch::Sender<Setting>,
     planned: Mutex<HashMap<Method, VecDeque<Planned>>>,
+    partial_inserts: Mutex<VecDeque<(usize, ErrorKind)>>,
     calls: watch::Sender<HashMap<Method, u64>>,
     refusals: Mutex<HashMap<Method, u64>>,
 }
@@ -146,6 +147,11 @@ impl Faults {
     pub fn fail(&self, method: Method, count: usize, kind: ErrorKind) {
         let failures = (0..count).map(|_| Planned::Fails(kind));
         self.planned().entry(method).or_default().extend(failures);
+    }
+
+    /// The next insert stores only its first `count` tasks, and fails.
+    pub fn store_part(&self, count: usize, kind: ErrorKind) {
+        self.0.partial_inserts.lock().unwrap().push_back((count, kind));
     }
 
     /// The next call of this method goes well, whatever is planned after it.

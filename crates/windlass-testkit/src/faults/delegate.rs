@@ -9,7 +9,7 @@ use windlass_core::store::{
     Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation, SaveDoc, Saved,
     WaitParams, Wake, WorkerRecord,
 };
-use windlass_core::{NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
+use windlass_core::{Error, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
 use super::{FaultyStore, Method};
 
@@ -32,8 +32,16 @@ impl Store for FaultyStore {
         self.pass(Method::Reserve, self.inner.reserve(wanted)).await
     }
 
-    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
-        self.pass(Method::Insert, self.inner.insert(tasks)).await
+    async fn insert(&self, mut tasks: Vec<NewTask>) -> Result<Vec<Inserted>> {
+        let part = self.faults.0.partial_inserts.lock().unwrap().pop_front();
+        if let Some((count, _)) = part {
+            tasks.truncate(count);
+        }
+        let answer = self.pass(Method::Insert, self.inner.insert(tasks)).await?;
+        match part {
+            Some((_, kind)) => Err(Error::new(kind, "insert: stored in part, as planned")),
+            None => Ok(answer),
+        }
     }
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
