@@ -59,7 +59,18 @@ impl Failure {
 
     /// What an answer of the API that is no success means here.
     pub(crate) fn of_answer(status: u16, body: &[u8]) -> Self {
-        let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+        let mut problem: Value = serde_json::from_slice(body).unwrap_or_default();
+        if problem.is_object() {
+            problem["status"] = status.into();
+            return Self::of_problem(&problem);
+        }
+        Self::new(code_of_status(status), format!("the server answered with status {status}"))
+    }
+
+    /// What a problem document means here.
+    pub(crate) fn of_problem(problem: &Value) -> Self {
+        let status = problem["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+        let status = status.unwrap_or_default();
         let text = match (problem["detail"].as_str(), problem["existing_id"].as_str()) {
             (Some(detail), Some(id)) if !detail.contains(id) => format!("{detail} (task {id})"),
             (Some(detail), _) => detail.to_owned(),
