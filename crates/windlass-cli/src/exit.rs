@@ -130,6 +130,12 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_of_our_own_is_an_error_without_a_code_of_its_own() {
+        assert_eq!(Failure::from(Error::internal("a change panicked")).code, Code::Error);
+        assert_eq!(code_of_status(500), Code::Error);
+    }
+
+    #[test]
     fn an_answer_that_is_no_problem_document_is_told_by_its_status() {
         let failure = Failure::of_answer(502, b"<html>");
         assert_eq!(failure.code, Code::Unreachable);
