@@ -3,6 +3,7 @@
 //! The rules are functions that answer a list of offences. They run here and, one test each, in
 //! `cargo test`, so that breaking one fails in the usual place.
 
+mod deny;
 mod deploy;
 mod features;
 mod files;
@@ -18,6 +19,7 @@ const RULES: &[Rule] = &[
     ("core reaches no runtime and no driver", imports::core_is_pure),
     ("stores do not import each other", imports::stores_are_strangers),
     ("what xtask and the tests share is built once", features::built_twice),
+    ("deny.toml allows every crate that is built", deny::crates),
     ("no source file is over 600 lines", files::short),
     ("every .rs file opens with //!", files::introduced),
     ("no query text in .rs files", files::queries_elsewhere),
@@ -25,6 +27,7 @@ const RULES: &[Rule] = &[
     ("schema dumps are up to date", schema::up_to_date),
     ("what is in deploy/ can be read", deploy::parsed),
     ("what is in deploy/ is complete", deploy::complete),
+    ("what is in deploy/ asks for tokens and names exact images", deploy::careful),
     ("every metric that is named exists, and is shown and told", deploy::metrics),
     ("Prometheus takes the alert rules, and they fire when they should", deploy::alerts),
     ("systemd takes the units", deploy::units),
@@ -88,6 +91,16 @@ mod tests {
     #[test]
     fn what_xtask_and_the_tests_share_is_built_once() {
         check(features::built_twice);
+    }
+
+    #[test]
+    fn deny_toml_allows_every_crate_that_is_built() {
+        check(deny::crates);
+    }
+
+    #[test]
+    fn what_is_in_deploy_asks_for_tokens_and_names_exact_images() {
+        check(deploy::careful);
     }
 
     #[test]

@@ -10,7 +10,9 @@ mod check;
 mod events;
 mod fuzz_api;
 mod ground;
+mod metadata;
 mod picture;
+mod sbom;
 mod schema;
 mod setup;
 mod shell;
@@ -36,6 +38,8 @@ enum Chore {
     Check,
     /// Write (or with --check compare) the committed schema dumps.
     Schema(schema::Args),
+    /// Print the bill of materials of the binary, as CycloneDX.
+    Sbom(sbom::Args),
     /// Attack windlass and let an independent auditor judge; prints one JSON verdict.
     Torture(torture::Args),
     /// Have schemathesis ask the API everything that its document allows, and forbids.
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         Chore::Test(args) => test::run(&args),
         Chore::Check => check::run(),
         Chore::Schema(args) => schema::run(&args),
+        Chore::Sbom(args) => sbom::run(&args),
         Chore::Torture(args) => torture::run(args),
         Chore::FuzzApi(args) => fuzz_api::run(&args),
         Chore::Picture => picture::run(),

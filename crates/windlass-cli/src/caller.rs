@@ -107,7 +107,12 @@ impl Caller {
         self.call(Method::POST, path, Some(body.into())).await
     }
 
-    async fn call(&self, method: Method, path: &str, body: Option<Bytes>) -> Done<Answer> {
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Done<Answer> {
         let (status, body) = match self {
             Self::Store(app) => app.call(method, path, body).await,
             Self::Server { http, server } => ask(http, server, method, path, body).await?,

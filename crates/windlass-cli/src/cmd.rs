@@ -3,6 +3,8 @@
 mod audit;
 mod bench;
 mod bulk;
+#[cfg(test)]
+mod bulk_tests;
 mod completion;
 mod config;
 mod dev;
@@ -29,6 +31,7 @@ use std::sync::OnceLock;
 
 use clap::{Parser, Subcommand};
 use windlass::Client;
+use windlass_server::App;
 
 use crate::caller::{Access, Caller};
 use crate::exit::Done;
@@ -155,6 +158,9 @@ impl Desk {
     }
 
     async fn caller(&self, access: Access) -> Done<Caller> {
+        if let Some(client) = self.opened.get() {
+            return Ok(Caller::Store(App::new(client.clone())));
+        }
         let caller = Caller::connect(&self.settings, access).await?;
         if let Caller::Store(app) = &caller {
             // A command opens one store, once.

@@ -59,7 +59,18 @@ impl Failure {
 
     /// What an answer of the API that is no success means here.
     pub(crate) fn of_answer(status: u16, body: &[u8]) -> Self {
-        let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+        let mut problem: Value = serde_json::from_slice(body).unwrap_or_default();
+        if problem.is_object() {
+            problem["status"] = status.into();
+            return Self::of_problem(&problem);
+        }
+        Self::new(code_of_status(status), format!("the server answered with status {status}"))
+    }
+
+    /// What a problem document means here.
+    pub(crate) fn of_problem(problem: &Value) -> Self {
+        let status = problem["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+        let status = status.unwrap_or_default();
         let text = match (problem["detail"].as_str(), problem["existing_id"].as_str()) {
             (Some(detail), Some(id)) if !detail.contains(id) => format!("{detail} (task {id})"),
             (Some(detail), _) => detail.to_owned(),
@@ -116,6 +127,12 @@ mod tests {
         let body = br#"{"title":"conflict","status":409,"detail":"held","existing_id":"a1"}"#;
         let failure = Failure::of_answer(409, body);
         assert_eq!((failure.code, failure.text.as_str()), (Code::Conflict, "held (task a1)"));
+    }
+
+    #[test]
+    fn a_fault_of_our_own_is_an_error_without_a_code_of_its_own() {
+        assert_eq!(Failure::from(Error::internal("a change panicked")).code, Code::Error);
+        assert_eq!(code_of_status(500), Code::Error);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod webhook;
 use windlass::{Unknown, WorkerBuilder};
 
 pub(crate) use self::demo::demo;
-pub(crate) use self::exec::settled;
+pub(crate) use self::exec::{Exec, settled};
 pub(crate) use self::webhook::Webhook;
 
 /// Gives a worker its handlers: the built-in kinds, or with `exec` that command for all kinds.
@@ -18,11 +18,11 @@ pub(crate) use self::webhook::Webhook;
 /// Whoever uses `exec` calls [`settled`] after the worker has ended.
 pub(crate) fn register(
     builder: WorkerBuilder<()>,
-    exec: Option<String>,
+    exec: Option<Exec>,
     webhook: Webhook,
 ) -> WorkerBuilder<()> {
     match exec {
-        Some(command) => exec::add(builder, command),
+        Some(exec) => exec::add(builder, exec),
         // Another worker of the fleet, an application's own, may know what we do not.
         None => webhook.add(builtin::add(builder)).unknown(Unknown::GivenBack),
     }

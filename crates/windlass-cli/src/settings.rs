@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use windlass::core::config::{Config, Layer, Layered, is_misspelt, layered};
+use windlass::core::config::{Config, Layer, Layered, layered, misspelt};
 
 use crate::cmd::Globals;
 use crate::exit::{Done, Failure};
@@ -72,8 +72,10 @@ impl Settings {
             };
             std::env::vars_os().filter_map(text)
         };
-        for (name, _) in variables().filter(|(name, _)| is_misspelt(name)) {
-            tell!("warning: {name} is no setting of windlass (see `windlass config show`)");
+        for wrong in variables().filter_map(|(name, _)| misspelt(&name)) {
+            let meant = wrong.nearest.map(|name| format!("; did you mean {name}?"));
+            let meant = meant.unwrap_or_else(|| " (see `windlass config show`)".into());
+            tell!("warning: {} is no setting of windlass{meant}", wrong.name);
         }
         layers.extend(Layer::of_environment(variables())?);
         layers.extend(flags);

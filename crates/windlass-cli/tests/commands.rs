@@ -95,6 +95,34 @@ fn tokens_are_made_listed_and_revoked() {
 }
 
 #[test]
+fn the_script_of_the_compose_files_makes_each_token_once() {
+    let place = Place::new();
+    let script =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/compose/tokens.sh");
+    let folder = std::path::Path::new(support::BINARY).parent().expect("it is in a folder");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").expect("a path"));
+    let make = || {
+        let mut shell = std::process::Command::new("sh");
+        shell.arg(&script).arg(".").current_dir(place.path()).env("PATH", &path);
+        support::ran(shell.env_remove("WINDLASS_STORE").output().expect("sh is there")).exits(0);
+        ["admin", "metrics"].map(|name| {
+            let text = std::fs::read_to_string(place.path().join(name)).expect("a token");
+            text.trim_end().to_owned()
+        })
+    };
+    let tokens = make();
+    assert_eq!(make(), tokens);
+    let listed = place.run(&["token", "list"]).exits(0).json();
+    let scopes: Vec<_> = listed["data"].as_array().expect("a list").iter().collect();
+    assert_eq!(scopes.len(), 2);
+    for (token, scope) in tokens.iter().zip(["admin", "read"]) {
+        let id = token.split('_').nth(1).expect("a token has an id");
+        let made = scopes.iter().find(|made| made["id"] == id).expect("it is in the store");
+        assert_eq!(made["scopes"], json!([scope]));
+    }
+}
+
+#[test]
 fn a_payload_and_its_echo_stay_byte_for_byte() {
     let place = Place::new();
     let _server = place.dev(&[]);

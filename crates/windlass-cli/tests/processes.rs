@@ -258,9 +258,9 @@ fn a_webhook_is_signed_answered_now_or_later_and_never_sent_where_it_may_not_go(
     let place = Place::new();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     std::fs::create_dir(place.path().join("secrets")).expect("a folder");
-    place.file("secrets/shop", &format!("host 127.0.0.1\n{secret}\n"));
     let server = place.start("serve", &[]);
     let (mut receiver, url) = receiver(&place, &server, secret);
+    place.file("secrets/shop", &format!("host {url}\n{secret}\n"));
     let allowed = ["--webhook-allow", "127.0.0.1", "--webhook-secrets", "secrets"];
     let arguments = [&allowed[..], &["--concurrency", "1"]].concat();
     let mut worker = worker(&place, &arguments);
@@ -475,4 +475,33 @@ fn a_token_made_or_revoked_in_the_store_counts_at_a_running_server() {
     place.run(&["token", "revoke", id]).exits(0);
     eventually("it is refused", || with_token(&place, &server, &token, &["stats"]).code != 0);
     with_token(&place, &server, &token, &["stats"]).exits(5);
+}
+
+/// The binary as a user without rights: root could read everything.
+fn as_nobody(place: &Place) -> std::process::Command {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let mut command = place.command();
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::chown(place.path(), Some(NOBODY), Some(NOBODY)).expect("as root");
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+#[test]
+fn a_command_cannot_read_the_environment_of_its_worker() {
+    let place = Place::new();
+    let said = |word: &str| format!("echo '\"{word}\"'");
+    let command = format!(
+        "cat /proc/self/environ > /dev/null && cat /proc/$PPID/environ > /dev/null 2>&1 && {} || {}",
+        said("read"),
+        said("denied"),
+    );
+    let mut process = as_nobody(&place);
+    process.env("PGPASSWORD", "secret");
+    let _worker = place.start_with(process, "worker", &["--exec", &command]);
+    let enqueued = as_nobody(&place).args(["enqueue", "any", "--wait"]).output();
+    let task = support::ran(enqueued.expect("cargo has built the binary")).exits(0).json();
+    assert_eq!(task["result"], "denied", "{task}");
 }

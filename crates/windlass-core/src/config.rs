@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::retry::Backoff;
 
-pub use layers::{Layer, Layered, is_misspelt, layered};
+pub use layers::{Layer, Layered, MisspeltVariable, layered, misspelt};
 
 /// The text of the defaults, for `windlass config show` and the docs.
 pub const DEFAULT_TOML: &str = include_str!("../default.toml");

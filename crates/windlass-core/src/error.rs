@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Unsupported,
     /// Stored data cannot be read as windlass wrote it.
     Corrupt,
+    /// A fault of windlass itself: a panic, a task of its own that ended, an answer that is missing.
+    Internal,
 }
 
 /// Narrows an [`ErrorKind`] where callers answer differently.
@@ -108,6 +110,11 @@ impl Error {
     /// Short for an error of kind [`ErrorKind::Corrupt`].
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
+    }
+
+    /// Short for an error of kind [`ErrorKind::Internal`].
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
     }
 
     /// Adds the cause, which stays out of the text.

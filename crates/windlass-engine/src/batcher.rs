@@ -172,7 +172,7 @@ fn flush<I: Clone + Send + 'static, O: Send + 'static>(
             Ok(answers) if answers.len() == count => answers.into_iter().map(Ok).collect(),
             Ok(answers) => {
                 let text = format!("{} answers for a batch of {count}", answers.len());
-                vec_of(count, &Error::corrupt(text))
+                vec_of(count, &Error::internal(text))
             }
             // An outage hits every item alike; halving would only prolong it.
             Err(error) if count == 1 || error.is_unavailable() => vec_of(count, &error),

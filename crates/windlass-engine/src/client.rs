@@ -176,7 +176,7 @@ impl Client {
             tokio::time::sleep(UNDECIDED_PAUSE.mul_f64(0.5 + dice.unit())).await;
             let answers = self.inner.watched.insert(vec![task.clone()]).await?;
             let answer = answers.into_iter().next();
-            told = answer.ok_or_else(|| Error::corrupt("an insert without an answer"))?;
+            told = answer.ok_or_else(|| Error::internal("an insert without an answer"))?;
         }
         Ok((task, told))
     }
@@ -272,7 +272,7 @@ impl Client {
         let target = Target::Tasks(vec![id.clone()]);
         let params = ChangeParams { target, action, only_in: Vec::new(), by: None };
         let mut reply = self.inner.watched.change(params).await?;
-        reply.outcomes.pop().ok_or_else(|| Error::corrupt("a change without an answer"))
+        reply.outcomes.pop().ok_or_else(|| Error::internal("a change without an answer"))
     }
 }
 

@@ -1,10 +1,12 @@
 //! What a handler knows of its run.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::Serialize;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use windlass_core::dice::Dice;
 use windlass_core::limits::check_size;
 use windlass_core::state::finish;
@@ -13,7 +15,7 @@ use windlass_core::{
 };
 
 use crate::client::Client;
-use crate::leases::Controls;
+use crate::leases::{Controls, LeaseEnd};
 use crate::task::encode_result;
 use crate::trace;
 
@@ -33,12 +35,36 @@ struct Inner {
     started: Instant,
     controls: Controls,
     client: Client,
+    /// Who delays the report of the run's end; nobody, for most runs.
+    holds: OnceLock<TaskTracker>,
+}
+
+/// Delays the report of a run's end, and keeps its slot taken, until it is dropped; see [`Context::hold`].
+pub struct RunHold {
+    _token: TaskTrackerToken,
+    lease_end: LeaseEnd,
+}
+
+impl RunHold {
+    /// From when on another worker may run the task, once the lease is lost or about to be; nothing while it is held.
+    pub fn lease_end(&self) -> Option<Instant> {
+        self.lease_end.get()
+    }
 }
 
 impl RunContext {
     pub(crate) fn new(task: &Claimed, controls: Controls, client: Client) -> Self {
         let task = Claimed { payload: Bytes::new(), ..task.clone() };
-        Self(Arc::new(Inner { task, started: Instant::now(), controls, client }))
+        let (started, holds) = (Instant::now(), OnceLock::new());
+        Self(Arc::new(Inner { task, started, controls, client, holds }))
+    }
+
+    /// Ends when nobody delays the report of the run's end.
+    pub(crate) async fn released(&self) {
+        if let Some(holds) = self.0.holds.get() {
+            holds.close();
+            holds.wait().await;
+        }
     }
 
     pub(crate) fn with_state<S>(self, state: Arc<S>) -> Context<S> {
@@ -117,6 +143,15 @@ impl<S> Context<S> {
     /// True when the run should stop.
     pub fn is_cancelled(&self) -> bool {
         self.run.0.controls.cancel.is_cancelled()
+    }
+
+    /// Delays the report of this run's end until the hold is dropped, however the run ends: for handlers with
+    /// something outside of this process, such as a command, that must be gone before the task runs again.
+    /// A run over its timeout, or given up, is dropped; a hold that a background task has taken over lives on.
+    /// The lease is renewed meanwhile, and the slot stays taken.
+    pub fn hold(&self) -> RunHold {
+        let holds = self.run.0.holds.get_or_init(TaskTracker::new);
+        RunHold { _token: holds.token(), lease_end: self.run.0.controls.lease_end.clone() }
     }
 
     /// What the success of this run comes to, for those who record it by other means than the

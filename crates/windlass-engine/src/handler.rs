@@ -66,7 +66,7 @@ pub struct RawTask {
 pub(crate) type Running = Pin<Box<dyn Future<Output = Ending> + Send>>;
 
 /// A handler that has forgotten its types.
-type Erased = Box<dyn Fn(Bytes, RunContext, Slot) -> Running + Send + Sync>;
+type Erased = Box<dyn Fn(Bytes, RunContext, Arc<Slot>) -> Running + Send + Sync>;
 
 /// The handlers of a worker, by kind.
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl Registry {
         H: Handler<T, S>,
     {
         let handler = Arc::new(handler);
-        let run = move |payload: Bytes, run: RunContext, slot: Slot| -> Running {
+        let run = move |payload: Bytes, run: RunContext, slot: Arc<Slot>| -> Running {
             let (handler, cx) = (Arc::clone(&handler), run.with_state(Arc::clone(&state)));
             Box::pin(async move {
                 let _slot = slot;
@@ -109,7 +109,7 @@ impl Registry {
         F: Fn(T, Context<S>) -> Outcome<T::Output> + Send + Sync + 'static,
     {
         let handler = Arc::new(handler);
-        let run = move |payload: Bytes, run: RunContext, slot: Slot| -> Running {
+        let run = move |payload: Bytes, run: RunContext, slot: Arc<Slot>| -> Running {
             let (handler, cx) = (Arc::clone(&handler), run.with_state(Arc::clone(&state)));
             let work = move || {
                 // Nobody can stop a blocking handler: its slot stays taken until it returns, also
@@ -169,7 +169,7 @@ impl Registry {
         kind: &str,
         payload: Bytes,
         run: RunContext,
-        slot: Slot,
+        slot: Arc<Slot>,
     ) -> Option<Running> {
         self.handlers.get(kind).or(self.default.as_ref()).map(|handler| handler(payload, run, slot))
     }
@@ -187,7 +187,7 @@ where
     R: Future<Output = Outcome<Bytes>> + Send + 'static,
 {
     let handler = Arc::new(handler);
-    Box::new(move |payload: Bytes, run: RunContext, slot: Slot| -> Running {
+    Box::new(move |payload: Bytes, run: RunContext, slot: Arc<Slot>| -> Running {
         let (handler, cx) = (Arc::clone(&handler), run.with_state(Arc::clone(&state)));
         Box::pin(async move {
             let _slot = slot;

@@ -134,9 +134,9 @@ async fn fenced(station: &Station) {
             Some(at) => tokio::time::sleep_until(at.min(Instant::now() + WALL_LOOK)).await,
             None => std::future::pending().await,
         }
-        if station.identity.lapse() {
+        if let Some(lease_end) = station.identity.lapse() {
             tracing::error!("no heartbeat was answered in time; all runs are given up");
-            station.leases.stop_all();
+            station.leases.lose_all(lease_end);
             return;
         }
     }

@@ -25,11 +25,13 @@ struct Incarnation {
     fence: Option<Fence>,
 }
 
-/// The last instant at which leases are surely still held.
+/// The last instant at which leases are surely still held, less what it takes to end runs.
 #[derive(Debug, Clone, Copy)]
 struct Fence {
     instant: Instant,
     wall: Timestamp,
+    /// From the fence until others may take the tasks.
+    slack: Duration,
 }
 
 /// The moment before a beat is sent.
@@ -63,8 +65,10 @@ impl Identity {
 
     /// The beat was accepted.
     pub(crate) fn renewed(&self, sent: Sent, lease: Duration) {
-        let good_for = lease - lease / 8;
-        let fence = Fence { instant: sent.instant + good_for, wall: sent.wall.after(good_for) };
+        let slack = lease / 8;
+        let good_for = lease - slack;
+        let (instant, wall) = (sent.instant + good_for, sent.wall.after(good_for));
+        let fence = Fence { instant, wall, slack };
         self.state.lock().fence = Some(fence);
         self.fit.send_if_modified(|is_fit| !std::mem::replace(is_fit, true));
     }
@@ -74,15 +78,13 @@ impl Identity {
         self.state.lock().fence.map(|fence| fence.instant)
     }
 
-    /// True once, when the time is over.
-    pub(crate) fn lapse(&self) -> bool {
+    /// Once, when the time is over: the instant from which on others may take the tasks.
+    pub(crate) fn lapse(&self) -> Option<Instant> {
         let mut state = self.state.lock();
-        let is_over = state.fence.is_some_and(|fence| self.is_past(&fence));
-        if is_over {
-            state.fence = None;
-            self.fit.send_replace(false);
-        }
-        is_over
+        let fence = state.fence.take_if(|fence| self.is_past(fence))?;
+        self.fit.send_replace(false);
+        let by_wall = fence.wall.after(fence.slack).since(self.wall.now());
+        Some((fence.instant + fence.slack).min(Instant::now() + by_wall))
     }
 
     /// The store has declared this worker lost: it goes on under another id.

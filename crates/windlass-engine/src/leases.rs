@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::store::ProgressReport;
 use windlass_core::{Claimed, Lease, WorkerId};
@@ -23,6 +24,8 @@ pub(crate) struct Controls {
     pub(crate) stop: CancellationToken,
     /// How far the run has come.
     pub(crate) progress: ProgressNote,
+    /// Until when the lease is surely held, once the run is given up for losing it.
+    pub(crate) lease_end: LeaseEnd,
 }
 
 impl Controls {
@@ -32,25 +35,50 @@ impl Controls {
         self.stop.cancel();
         self.cancel.cancel();
     }
+
+    /// Gives the run up because its lease is lost, or will be at this instant.
+    fn lose(&self, lease_end: Instant) {
+        self.lease_end.0.lease_end.lock().get_or_insert(lease_end);
+        self.give_up();
+    }
+}
+
+/// What is noted of a run while it goes on.
+#[derive(Default)]
+struct Notes {
+    progress: Mutex<Option<(f64, String)>>,
+    lease_end: Mutex<Option<Instant>>,
+}
+
+/// The instant from which on another worker may run the task; nothing while the lease is held.
+#[derive(Clone)]
+pub(crate) struct LeaseEnd(Arc<Notes>);
+
+impl LeaseEnd {
+    pub(crate) fn get(&self) -> Option<Instant> {
+        *self.0.lease_end.lock()
+    }
 }
 
 /// The last progress that a handler has told and no beat has carried yet.
-#[derive(Clone, Default)]
-pub(crate) struct ProgressNote(Arc<Mutex<Option<(f64, String)>>>);
+#[derive(Clone)]
+pub(crate) struct ProgressNote(Arc<Notes>);
 
 impl ProgressNote {
     pub(crate) fn set(&self, fraction: f64, note: &str) {
-        *self.0.lock() = Some((fraction, note.into()));
+        *self.0.progress.lock() = Some((fraction, note.into()));
     }
 }
 
 impl Leases {
     pub(crate) fn add(&self, task: &Claimed, worker: &WorkerId) -> Controls {
+        let notes = Arc::new(Notes::default());
         let controls = Controls {
             worker: worker.clone(),
             cancel: CancellationToken::new(),
             stop: CancellationToken::new(),
-            progress: ProgressNote::default(),
+            progress: ProgressNote(Arc::clone(&notes)),
+            lease_end: LeaseEnd(notes),
         };
         if task.is_cancel_requested {
             controls.cancel.cancel();
@@ -83,18 +111,25 @@ impl Leases {
         }
     }
 
-    /// Gives these runs up.
+    /// Gives these runs up: their leases are lost.
     pub(crate) fn stop(&self, leases: &[Lease]) {
         let held = self.0.lock();
         for held in leases.iter().filter_map(|lease| held.get(lease)) {
+            held.lose(Instant::now());
+        }
+    }
+
+    /// Gives up all runs; their leases stay held.
+    pub(crate) fn stop_all(&self) {
+        for held in self.0.lock().values() {
             held.give_up();
         }
     }
 
-    /// Gives up all runs.
-    pub(crate) fn stop_all(&self) {
+    /// Gives up all runs: their leases will be lost at this instant.
+    pub(crate) fn lose_all(&self, lease_end: Instant) {
         for held in self.0.lock().values() {
-            held.give_up();
+            held.lose(lease_end);
         }
     }
 
@@ -103,7 +138,7 @@ impl Leases {
         let held = self.0.lock();
         for ProgressReport { lease, fraction, note } in reports {
             if let Some(held) = held.get(&lease) {
-                held.progress.0.lock().get_or_insert((fraction, note));
+                held.progress.0.progress.lock().get_or_insert((fraction, note));
             }
         }
     }
@@ -112,7 +147,7 @@ impl Leases {
     pub(crate) fn take_progress(&self) -> Vec<ProgressReport> {
         let held = self.0.lock();
         let report = |(lease, held): (&Lease, &Controls)| {
-            let (fraction, note) = held.progress.0.lock().take()?;
+            let (fraction, note) = held.progress.0.progress.lock().take()?;
             Some(ProgressReport { lease: lease.clone(), fraction, note })
         };
         held.iter().filter_map(report).collect()

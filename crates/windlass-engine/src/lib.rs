@@ -48,7 +48,7 @@ mod upkeep;
 mod worker;
 
 pub use client::{Client, Enqueue};
-pub use context::Context;
+pub use context::{Context, RunHold};
 pub use failure::{Failure, Outcome, cancelled, discard, retry_after, snooze};
 pub use handle::Handle;
 pub use handler::{Handler, RawTask};

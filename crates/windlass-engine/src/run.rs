@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -48,8 +49,9 @@ async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: S
         return Ending::DeadlinePassed { has_started: false };
     }
     let cx = RunContext::new(task, controls.clone(), station.client.clone());
+    let (slot, held) = (Arc::new(slot), cx.clone());
     let started = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        station.registry.start(task.kind.as_str(), task.payload.clone(), cx, slot)
+        station.registry.start(task.kind.as_str(), task.payload.clone(), cx, Arc::clone(&slot))
     }));
     let work = match started {
         Ok(Some(work)) => work,
@@ -68,6 +70,9 @@ async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: S
         () = pass(time_left) => Ending::DeadlinePassed { has_started: true },
         () = tokio::time::sleep(task.spec.timeout) => Ending::TimedOut,
     };
+    // What the handler has left to end outside of this process must not meet the next run.
+    held.released().await;
+    drop(slot);
     let is_success = matches!(ending, Ending::Completed { .. });
     // A run that was given up was told so, and may have ended because of that: only a success is
     // surely its own.

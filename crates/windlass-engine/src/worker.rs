@@ -299,10 +299,9 @@ impl Worker {
     /// ends.
     pub async fn stop(self) -> Result<()> {
         drop(self.stop);
-        self.ended.await.unwrap_or_else(|cause| {
-            Err(Error::new(windlass_core::ErrorKind::Unavailable, "the worker ended early")
-                .because(cause))
-        })
+        self.ended
+            .await
+            .unwrap_or_else(|cause| Err(Error::internal("the worker ended early").because(cause)))
     }
 }
 

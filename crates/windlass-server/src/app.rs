@@ -221,7 +221,7 @@ impl Shared {
         match self.0.changes.spawn(change).await {
             Ok(done) => Ok(done),
             Err(error) if error.is_panic() => {
-                Err(Error::corrupt("a change panicked").because(error).into())
+                Err(Error::internal("a change panicked").because(error).into())
             }
             Err(_) => Err(Error::new(ErrorKind::Unavailable, "the runtime ended").into()),
         }
@@ -287,7 +287,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = format!("a handler panicked: {}", text.unwrap_or("no text"));
-    Problem::from(Error::corrupt(text)).into_response()
+    Problem::from(Error::internal(text)).into_response()
 }
 
 #[cfg(test)]

@@ -267,7 +267,7 @@ impl From<Error> for Problem {
             (ErrorKind::Unavailable, Reason::Crowded) => Slug::TooManyConnections,
             (ErrorKind::Unavailable, _) => Slug::StoreUnavailable,
             (ErrorKind::Unsupported, _) => Slug::Unsupported,
-            (ErrorKind::Corrupt, _) => Slug::Internal,
+            (ErrorKind::Corrupt | ErrorKind::Internal, _) => Slug::Internal,
             // The kind may grow: what nobody here knows is our fault, not the caller's.
             (_, _) => Slug::Internal,
         };
@@ -363,5 +363,6 @@ mod tests {
         check(ErrorKind::Unavailable, Reason::Forbidden, 503, "store-forbidden");
         check(ErrorKind::Unsupported, Reason::Unspecified, 501, "unsupported");
         check(ErrorKind::Corrupt, Reason::Unspecified, 500, "internal");
+        check(ErrorKind::Internal, Reason::Unspecified, 500, "internal");
     }
 }

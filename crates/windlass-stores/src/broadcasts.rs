@@ -71,7 +71,7 @@ impl Broadcasts {
         match standing.wait_for(|standing| !matches!(standing, Standing::Begun)).await.as_deref() {
             Ok(Standing::Down(error)) => Err(error.clone()),
             Ok(Standing::Up | Standing::Begun) => Ok(stream),
-            Err(_) => Err(Error::corrupt("whoever heard broadcasts has ended")),
+            Err(_) => Err(Error::internal("the receiver of broadcasts has ended")),
         }
     }
 

@@ -85,9 +85,7 @@ impl SqliteStore {
     /// Opens a file, made and migrated if need be.
     pub async fn open(options: SqliteOptions) -> Result<Self> {
         let opened = tokio::task::spawn_blocking(move || Self::open_blocking(options)).await;
-        opened.unwrap_or_else(|cause| {
-            Err(Error::new(ErrorKind::Unavailable, "open sqlite").because(cause))
-        })
+        opened.unwrap_or_else(|cause| Err(Error::internal("open sqlite").because(cause)))
     }
 
     fn open_blocking(options: SqliteOptions) -> Result<Self> {

@@ -23,8 +23,12 @@ async fn open(path: &Path) -> SqliteStore {
 
 /// Runs `store-child` in a shell inside a mount namespace of its own; answers what it printed.
 fn in_namespace(mount: &str, what: &str, folder: &Path) -> String {
+    in_namespace_with(mount, what, "", folder)
+}
+
+fn in_namespace_with(mount: &str, what: &str, argument: &str, folder: &Path) -> String {
     let script = format!(
-        "set -e; {mount}; exec {} {what} sqlite:$FOLDER/tasks.db",
+        "set -e; {mount}; exec {} {what} sqlite:$FOLDER/tasks.db {argument}",
         env!("CARGO_BIN_EXE_store-child"),
     );
     let output = Command::new("unshare")
@@ -119,4 +123,58 @@ async fn a_read_only_disk_is_named() {
     let mount = "mount --bind $FOLDER $FOLDER; mount -o remount,bind,ro $FOLDER";
     let text = in_namespace(mount, "insert", folder.path());
     assert!(text.contains("error Unavailable ReadOnly"), "{text}");
+}
+
+#[test]
+fn on_a_small_disk_the_log_leaves_room_for_the_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = "mount -t tmpfs -o size=24m tmpfs $FOLDER";
+    // Less than 3 MB of payloads; the log of as many commits would be over 100 MB.
+    let text = in_namespace_with(mount, "singles", "1000", folder.path());
+    let acknowledged = text.lines().filter(|line| line.starts_with("inserted")).count();
+    assert_eq!(acknowledged, 1_000, "{}", text.lines().last().unwrap_or_default());
+}
+
+#[cfg(unix)]
+mod rights {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use windlass_core::Store;
+    use windlass_core::store::{Depth, Severity};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn a_new_file_is_for_its_user_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks.db");
+        let store = open(&path).await;
+        let files: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().path()).collect();
+        assert!(files.len() >= 2, "there is a log: {files:?}");
+        for file in files {
+            assert_eq!(mode(&file), 0o600, "{}", file.display());
+        }
+        let inspection = store.inspect(Depth::Full).await.unwrap();
+        assert!(!inspection.findings.iter().any(|finding| finding.subject == "rights"));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_everybody_can_read_stays_so_and_the_doctor_says_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks.db");
+        drop(open(&path).await);
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let store = open(&path).await;
+        assert_eq!(mode(&path), 0o644);
+        let findings = store.inspect(Depth::Full).await.unwrap().findings;
+        let finding = findings.iter().find(|finding| finding.subject == "rights").unwrap();
+        assert_eq!(finding.severity, Severity::Warning);
+        assert!(finding.text.contains("644"), "{}", finding.text);
+    }
 }

@@ -51,7 +51,7 @@ pub use windlass_core::{
 };
 pub use windlass_engine::{
     Client, Configure, Context, Enqueue, EventFilter, Failure, Figures, Handle, Handler, Health,
-    Inline, Listener, Metrics, Options, Outcome, RawTask, Task, Told, Unknown, Upkeep,
+    Inline, Listener, Metrics, Options, Outcome, RawTask, RunHold, Task, Told, Unknown, Upkeep,
     UpkeepBuilder, Worker, WorkerBuilder, cancelled, discard, retry_after, snooze,
 };
 /// Traces for OpenTelemetry: who makes ids of spans, and contexts to hand on. See `docs/tracing.md`.

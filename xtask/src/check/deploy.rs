@@ -67,6 +67,37 @@ pub(super) fn complete() -> Result<Vec<String>> {
     Ok(offences)
 }
 
+/// Finds servers that ask nobody for a token, and images whose tag may mean another image tomorrow.
+pub(super) fn careful() -> Result<Vec<String>> {
+    let mut offences = Vec::new();
+    for file in files::all()?.iter().filter(|file| file.path.starts_with("deploy/")) {
+        for (line, text) in file.lines() {
+            let image = image(text).filter(|image| !is_exact(image));
+            let told = image.map(|image| format!("names {image} without an exact version"));
+            let told = told.or(text.contains("--insecure").then(|| "says --insecure".into()));
+            offences.extend(told.map(|told| format!("{}:{line} {told}", file.path)));
+        }
+    }
+    Ok(offences)
+}
+
+/// The image that a line of a compose file, a manifest or a container's file names; ours is built here.
+fn image(line: &str) -> Option<&str> {
+    let line = line.trim().trim_start_matches("- ");
+    let named = line.strip_prefix("image: ").or_else(|| line.strip_prefix("FROM "))?;
+    let name = named.split_whitespace().next()?;
+    (name != "windlass" && !name.starts_with("windlass:")).then_some(name)
+}
+
+/// True for a digest, or a tag with two numbers at least, as in `postgres:15.14` or `debian:12.11-slim`.
+fn is_exact(image: &str) -> bool {
+    let Some((_, tag)) = image.rsplit_once(':') else { return false };
+    let version = tag.trim_start_matches('v').split('-').next().unwrap_or_default();
+    let numbers: Vec<_> = version.split('.').collect();
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    image.contains("@sha256:") || (numbers.len() >= 2 && numbers.iter().all(is_number))
+}
+
 /// What a container's file lacks.
 fn lacks(container: &str) -> Vec<&'static str> {
     let starting = |word: &str| container.lines().filter(|line| line.starts_with(word)).count();
@@ -76,6 +107,7 @@ fn lacks(container: &str) -> Vec<&'static str> {
         (starting("FROM ") < 2, "builds and runs in one image"),
         (starting("HEALTHCHECK ") != 1, "has no health check"),
         (is_root, "runs as root"),
+        (!container.contains("\nENTRYPOINT [\"tini\", "), "has no init as process 1"),
     ];
     rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, what)| what).collect()
 }
@@ -132,7 +164,8 @@ pub(super) fn metrics() -> Result<Vec<String>> {
 pub(super) fn alerts() -> Result<Vec<String>> {
     let calls = [
         &["check", "rules", "alerts.yml"][..],
-        &["check", "config", "prometheus.yml"],
+        // The token is a file of the container.
+        &["check", "config", "--syntax-only", "prometheus.yml"],
         &["test", "rules", "alerts.test.yml"],
     ];
     let mut offences = Vec::new();
@@ -216,10 +249,31 @@ mod tests {
 
     #[test]
     fn a_container_that_runs_as_root_or_is_never_asked_is_found() {
-        let fine = "FROM a AS build\nFROM b\nUSER 7\nHEALTHCHECK CMD x\n";
-        assert!(lacks(fine).is_empty());
-        assert_eq!(lacks("FROM a\nHEALTHCHECK CMD x\nUSER root\n").len(), 2);
+        let start = "ENTRYPOINT [\"tini\", \"--\", \"x\"]\n";
+        let fine = format!("FROM a AS build\nFROM b\nUSER 7\nHEALTHCHECK CMD x\n{start}");
+        assert!(lacks(&fine).is_empty());
+        assert_eq!(lacks(&format!("FROM a\nHEALTHCHECK CMD x\nUSER root\n{start}")).len(), 2);
+        assert_eq!(lacks(&fine.replace("tini", "x")), ["has no init as process 1"]);
         assert_eq!(lacks(&fine.replace("HEALTHCHECK", "# HEALTHCHECK")), ["has no health check"]);
+    }
+
+    #[test]
+    fn an_image_without_an_exact_version_is_found() {
+        for (line, is_found) in [
+            ("    image: postgres:15", true),
+            ("    image: postgres:15.14", false),
+            ("    image: redis", true),
+            ("    image: redis:latest", true),
+            ("FROM debian:bookworm-slim", true),
+            ("FROM debian:12.11-slim AS run", false),
+            ("  - image: prom/prometheus:v3.5.0", false),
+            ("    image: redis@sha256:0123", false),
+            ("    image: windlass", false),
+            ("    image: windlass:0.1.0", false),
+        ] {
+            let inexact = image(line).filter(|image| !is_exact(image));
+            assert_eq!(inexact.is_some(), is_found, "{line}");
+        }
     }
 
     #[test]

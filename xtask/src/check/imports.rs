@@ -1,12 +1,12 @@
 //! Who may import whom, as data, held against `cargo metadata` and the `use` lines.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
 use serde_json::Value;
 
 use super::files;
-use crate::{Result, shell};
+use crate::Result;
+use crate::metadata::{host_platform, list, metadata};
 
 /// Every crate of the workspace, and the others of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -172,23 +172,6 @@ fn names_module(text: &str, module: &str) -> bool {
             let rest = &code[at + found.len()..];
             !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
         })
-}
-
-fn metadata(options: &[&str]) -> Result<Value> {
-    let text =
-        shell::output(shell::cargo().args(["metadata", "--format-version", "1"]).args(options))?;
-    Ok(serde_json::from_str(&text)?)
-}
-
-fn host_platform() -> Result<String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let about = shell::output(Command::new(rustc).arg("-vV"))?;
-    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.ok_or("rustc -vV names no host")?.to_owned())
-}
-
-fn list<'a>(value: &'a Value, field: &str) -> Result<&'a Vec<Value>> {
-    value[field].as_array().ok_or_else(|| format!("cargo metadata has no list {field}").into())
 }
 
 #[cfg(test)]

@@ -1,17 +1,22 @@
 //! Changes of many tasks: named one by one, or all that match a filter.
 
-use indicatif::ProgressBar;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
+use windlass_server::Method;
 
 use super::Desk;
 use super::filters::StateAndFilters;
-use crate::caller::{Access, Caller};
+use crate::caller::{Access, Answer, Caller, escaped};
 use crate::confirm::confirm;
 use crate::exit::{Code, Done, Failure};
 use crate::table::{Table, cell, grouped, plain};
 
 /// Most tasks that one request names.
 const NAMED_MAX: usize = 1_000;
+/// How often a progress bar is drawn while a piece is under way.
+const TICK: Duration = Duration::from_millis(200);
 
 /// Which tasks are to be changed.
 #[derive(clap::Args)]
@@ -160,45 +165,96 @@ async fn matching(desk: &Desk, chosen: Chosen, change: &Change) -> Done {
     }
     let question = format!("{} {more}{}?", capitalised(change.action), tasks(count));
     confirm(&question, chosen.yes).await?;
-    repeat(desk, &caller, "/api/v1/tasks/bulk", change.request(filter)).await
+    let total = (matched["capped"] != true).then_some(count);
+    let sweep =
+        Sweep::InBody { route: "/api/v1/tasks/bulk".into(), request: change.request(filter) };
+    sweep.run(desk, &caller, total).await
 }
 
-/// Sends a request again and again with the cursor of the last answer, until all is done.
-pub(super) async fn repeat(desk: &Desk, caller: &Caller, route: &str, mut request: Value) -> Done {
-    let mut sum = Sum::default();
-    loop {
-        let reply: Value = caller.send(route, &request).await?.read()?;
-        request["cursor"] = sum.take(&reply);
-        if request["cursor"].is_null() {
-            return sum.show(desk);
+/// A change of many tasks that the API works through in pieces, and where it takes the cursor.
+pub(super) enum Sweep {
+    /// As a field of the request's body.
+    InBody { route: String, request: Value },
+    /// As a parameter of the URL; the request has no body.
+    InUrl { method: Method, path: String },
+}
+
+impl Sweep {
+    /// Sends the request again with the cursor of the last reply, until all is done. `total` is how many tasks
+    /// are expected, where that is known.
+    pub(super) async fn run(self, desk: &Desk, caller: &Caller, total: Option<u64>) -> Done {
+        let mut sum = Sum::new(total);
+        let mut cursor = None;
+        loop {
+            let reply = self.send(caller, cursor.as_deref()).await;
+            let reply: Value =
+                reply.and_then(|reply| reply.read()).map_err(|e| sum.cut_short(e))?;
+            cursor = sum.add(&reply);
+            if cursor.is_none() {
+                return sum.show(desk);
+            }
+        }
+    }
+
+    async fn send(&self, caller: &Caller, cursor: Option<&str>) -> Done<Answer> {
+        match self {
+            Self::InBody { route, request } => {
+                let mut request = request.clone();
+                if let Some(cursor) = cursor {
+                    request["cursor"] = json!(cursor);
+                }
+                caller.send(route, &request).await
+            }
+            Self::InUrl { method, path } => {
+                let separator = if path.contains('?') { '&' } else { '?' };
+                let from = cursor.map(|cursor| format!("{separator}cursor={}", escaped(cursor)));
+                let path = format!("{path}{}", from.unwrap_or_default());
+                caller.call(method.clone(), &path, None).await
+            }
         }
     }
 }
 
 /// What a change that goes piece by piece has come to so far.
-pub(super) struct Sum {
+struct Sum {
     changed: u64,
     requested: u64,
     bar: ProgressBar,
 }
 
-impl Default for Sum {
-    fn default() -> Self {
-        Self { changed: 0, requested: 0, bar: ProgressBar::new_spinner() }
-    }
-}
-
 impl Sum {
-    /// Adds a piece; answers where to go on, null at the end.
-    pub(super) fn take(&mut self, reply: &Value) -> Value {
+    fn new(total: Option<u64>) -> Self {
+        let (bar, template) = match total {
+            Some(total) => (ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} {per_sec}"),
+            None => (ProgressBar::new_spinner(), "{spinner} {human_pos} tasks {per_sec}"),
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(TICK);
+        Self { changed: 0, requested: 0, bar }
+    }
+
+    /// Adds a piece; answers where the next one begins, nothing at the end.
+    fn add(&mut self, reply: &Value) -> Option<String> {
         self.changed += reply["changed"].as_u64().unwrap_or_default();
         self.requested += reply["requested"].as_u64().unwrap_or_default();
-        self.bar.set_message(tasks(self.changed));
-        self.bar.tick();
-        reply["next_cursor"].clone()
+        self.bar.set_position(self.changed);
+        reply["next_cursor"].as_str().map(str::to_owned)
     }
 
-    pub(super) fn show(self, desk: &Desk) -> Done {
+    /// A failure after pieces that were done says how far it came.
+    fn cut_short(&self, failure: Failure) -> Failure {
+        self.bar.finish_and_clear();
+        match self.changed {
+            0 => failure,
+            some => {
+                Failure { text: format!("{failure}; {} changed before", tasks(some)), ..failure }
+            }
+        }
+    }
+
+    fn show(self, desk: &Desk) -> Done {
         let Self { changed, requested, bar } = self;
         bar.finish_and_clear();
         let whole = json!({"changed": changed, "requested": requested, "next_cursor": null});
@@ -218,7 +274,7 @@ fn nothing() -> Value {
 }
 
 /// So many tasks, in words.
-fn tasks(count: u64) -> String {
+pub(super) fn tasks(count: u64) -> String {
     if count == 1 { String::from("1 task") } else { format!("{} tasks", grouped(count)) }
 }
 

@@ -5,7 +5,7 @@ use windlass_server::{App, Listener};
 
 use super::Globals;
 use super::serve::{Address, refuse_server};
-use super::worker::{Webhooks, concurrency};
+use super::worker::{ExecArgs, Webhooks, concurrency};
 use crate::caller::{Access, client};
 use crate::exit::Done;
 use crate::handlers::{self, Webhook};
@@ -28,9 +28,8 @@ pub(crate) struct Args {
     /// Feeds it a lively mix of sample tasks.
     #[arg(long)]
     demo: bool,
-    /// Runs this command, by `sh -c`, for every task, in place of the built-in types.
-    #[arg(long, value_name = "COMMAND")]
-    exec: Option<String>,
+    #[command(flatten)]
+    exec: ExecArgs,
     #[command(flatten)]
     webhooks: Webhooks,
 }
@@ -44,7 +43,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     let client = client(&settings, Access::Write).await?;
     let app = App::new(client.clone());
     listener.check(&app).await?;
-    let worker = handlers::register(client.worker(), args.exec, webhook)
+    let worker = handlers::register(client.worker(), args.exec.into_exec(), webhook)
         .all_queues()
         .name("dev")
         .concurrency(concurrency(&settings))

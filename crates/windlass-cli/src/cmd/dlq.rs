@@ -2,12 +2,13 @@
 
 use clap::Subcommand;
 use serde_json::{Value, json};
+use windlass_server::Method;
 
 use super::Desk;
-use super::bulk::{Sum, repeat};
+use super::bulk::Sweep;
 use super::filters::{Filters, Query};
 use super::task::{self, ListArgs};
-use crate::caller::{Access, Caller, escaped};
+use crate::caller::Access;
 use crate::confirm::confirm;
 use crate::exit::{Done, Failure};
 use crate::output::Style;
@@ -59,24 +60,18 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
                 _ => return Err(Failure::usage("name one dead letter, or filters, or --all")),
             };
             let caller = desk.caller(Access::Write).await?;
-            repeat(desk, &caller, "/api/v1/dlq/retry", request).await
+            let sweep = Sweep::InBody { route: "/api/v1/dlq/retry".into(), request };
+            sweep.run(desk, &caller, None).await
         }
         Command::Purge { filters, yes } => {
             confirm("Delete dead letters for good?", yes).await?;
-            purge(desk, &desk.caller(Access::Write).await?, &filters).await
+            let path = match filters.query().strip_prefix('&') {
+                Some(query) => format!("/api/v1/dlq?{query}"),
+                None => String::from("/api/v1/dlq"),
+            };
+            let sweep = Sweep::InUrl { method: Method::DELETE, path };
+            sweep.run(desk, &desk.caller(Access::Write).await?, None).await
         }
-    }
-}
-
-async fn purge(desk: &Desk, caller: &Caller, filters: &Filters) -> Done {
-    let mut sum = Sum::default();
-    let mut from = String::new();
-    loop {
-        let path = format!("/api/v1/dlq?{}{from}", filters.query().trim_start_matches('&'));
-        let reply: Value = caller.delete(path.trim_end_matches('?')).await?.read()?;
-        let next = sum.take(&reply);
-        let Some(cursor) = next.as_str() else { return sum.show(desk) };
-        from = format!("&cursor={}", escaped(cursor));
     }
 }
 

@@ -30,6 +30,8 @@ With --wait it exits with 0 when the task completed, 6 when it ended dead or can
 
 /// Most tasks in one request.
 const BATCH: u64 = 1_000;
+/// Most bytes of tasks in one request: a quarter of what the server takes, so that the bar moves.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// What to submit.
 #[derive(clap::Args)]
@@ -140,7 +142,7 @@ struct Tally {
     created: u64,
     existing: u64,
     failed: u64,
-    first_error: Option<String>,
+    first_failure: Option<Failure>,
 }
 
 async fn many(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Done {
@@ -148,15 +150,31 @@ async fn many(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Don
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {human_pos}/{human_len} {per_sec}") {
         bar.set_style(style);
     }
+    let task = serde_json::value::to_raw_value(body)
+        .map_err(|cause| Failure::usage(format!("write the request: {cause}")))?;
+    let batch = batch_count(task.get().len());
     let mut tally = Tally::default();
     let mut left = args.count;
-    while left > 0 {
-        let count = left.min(BATCH);
-        let tasks: Vec<_> = (0..count).map(|_| body).collect();
-        let answer = submitting(caller.send("/api/v1/tasks/batch", &tasks)).await?;
-        take(desk, &answer, &mut tally, args.wait)?;
-        left -= count;
-        bar.inc(count);
+    let mut cut_short = None;
+    while left > 0 && cut_short.is_none() {
+        let (count, failed_before) = (left.min(batch), tally.failed);
+        let tasks: Vec<_> = (0..count).map(|_| &task).collect();
+        let answer = submitting(caller.send("/api/v1/tasks/batch", &tasks)).await;
+        match answer.and_then(|answer| take(desk, &answer, &mut tally, args.wait)) {
+            Ok(()) => {
+                left -= count;
+                // Nothing was stored, and the store cannot be reached: the rest would fare no better.
+                let is_away = |failure: &Failure| failure.code == Code::Unreachable;
+                let failed = tally.failed - failed_before;
+                if failed == count && tally.first_failure.as_ref().is_some_and(is_away) {
+                    cut_short = tally.first_failure.take();
+                }
+            }
+            // What is stored is stored, and the caller must know of it.
+            Err(failure) if left < args.count => cut_short = Some(failure),
+            Err(failure) => return Err(failure),
+        }
+        bar.set_position(args.count - left);
     }
     bar.finish_and_clear();
     summary(desk, &tally)?;
@@ -165,10 +183,12 @@ async fn many(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Don
         let seen = wait::until_finished(caller, id, args.wait_timeout).await?;
         is_unfinished |= wait::verdict(&seen.value()?).is_err();
     }
-    match tally.first_error {
-        Some(error) if tally.failed == args.count => Err(Failure::usage(error)),
-        Some(error) => {
-            let text = format!("{} of {} were refused: {error}", tally.failed, args.count);
+    let stored = tally.created + tally.existing;
+    match cut_short.or(tally.first_failure) {
+        Some(failure) if stored == 0 => Err(failure),
+        Some(failure) => {
+            let (stored, count) = (grouped(stored), grouped(args.count));
+            let text = format!("only {stored} of {count} tasks are submitted: {failure}");
             Err(Failure::new(Code::Partly, text))
         }
         None if is_unfinished => {
@@ -176,6 +196,12 @@ async fn many(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Don
         }
         None => Ok(()),
     }
+}
+
+/// How many tasks of so many bytes one request carries.
+fn batch_count(task_bytes: usize) -> u64 {
+    let fitting = BATCH_BYTES / (task_bytes + 1);
+    u64::try_from(fitting).unwrap_or(BATCH).clamp(1, BATCH)
 }
 
 /// Counts what a batch came to; with `jsonl`, each task is printed now that it is durable.
@@ -200,8 +226,7 @@ fn take(desk: &Desk, answer: &Answer, tally: &mut Tally, is_awaited: bool) -> Do
         let one: One = serde_json::from_str(result.get())
             .map_err(|cause| Failure::new(Code::Error, format!("read the answer: {cause}")))?;
         if let Some(error) = one.error {
-            let text = error["detail"].as_str().unwrap_or("refused").to_owned();
-            tally.first_error.get_or_insert(text);
+            tally.first_failure.get_or_insert_with(|| Failure::of_problem(&error));
         }
         if let Some(task) = one.task {
             if desk.output.format == Format::Jsonl {

@@ -1,10 +1,11 @@
 //! `windlass queue`: looks at queues and steers them.
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::Value;
+use windlass_server::Method;
 
 use super::Desk;
-use super::bulk::repeat;
+use super::bulk::{Sweep, tasks};
 use crate::caller::{Access, escaped};
 use crate::confirm::confirm;
 use crate::exit::Done;
@@ -59,10 +60,14 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
         Command::Pause { queue } => steer(desk, &queue, "/pause", "is paused").await,
         Command::Resume { queue } => steer(desk, &queue, "/resume", "goes on").await,
         Command::Purge { queue, yes } => {
-            let question = format!("Delete everything that waits in queue {}?", plain(&queue));
-            confirm(&question, yes).await?;
             let caller = desk.caller(Access::Write).await?;
-            repeat(desk, &caller, &route(&queue, "/purge"), json!({})).await
+            let depth = caller.get(&route(&queue, "")).await?.value()?["depth"].take();
+            let waiting = ["pending", "scheduled", "retrying"].map(|state| depth[state].as_u64());
+            let total = waiting.into_iter().flatten().sum();
+            let question = format!("Delete {} that wait in queue {}?", tasks(total), plain(&queue));
+            confirm(&question, yes).await?;
+            let sweep = Sweep::InUrl { method: Method::POST, path: route(&queue, "/purge") };
+            sweep.run(desk, &caller, Some(total)).await
         }
     }
 }

@@ -11,7 +11,7 @@ use super::Globals;
 use super::serve::{bind, refuse_server};
 use crate::caller::{Access, client};
 use crate::exit::Done;
-use crate::handlers::{self, Webhook};
+use crate::handlers::{self, Exec, Webhook};
 use crate::output::tell;
 use crate::service;
 use crate::settings::Settings;
@@ -30,7 +30,8 @@ body_base64, secret}.
 
 A command gets the payload on its standard input and WINDLASS_TASK_ID, WINDLASS_EPOCH,
 WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment, and TRACEPARENT if the task is
-part of a trace. It ends with 0 for completed (its standard output is the result), 65 for discard, 75
+part of a trace. Other variables of windlass, OTEL_EXPORTER_OTLP*, PGPASSWORD and the like are hidden from
+it unless --exec-env names them. It ends with 0 for completed (its standard output is the result), 65 for discard, 75
 to be run again in 10 s; anything else has failed (the end of its standard error is the error) and is
 retried.";
 
@@ -50,9 +51,8 @@ pub(crate) struct Args {
     /// Serves the queues in the order given: the next only while those before are empty.
     #[arg(long)]
     strict: bool,
-    /// Runs this command, by `sh -c`, for every task.
-    #[arg(long, value_name = "COMMAND")]
-    exec: Option<String>,
+    #[command(flatten)]
+    exec: ExecArgs,
     /// A name to know it by in `windlass workers list`.
     #[arg(long)]
     name: Option<String>,
@@ -60,6 +60,25 @@ pub(crate) struct Args {
     metrics: MetricsAddress,
     #[command(flatten)]
     webhooks: Webhooks,
+}
+
+/// A command in place of the built-in types.
+#[derive(clap::Args)]
+pub(super) struct ExecArgs {
+    /// Runs this command, by `sh -c`, for every task.
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+    /// Hands this variable on to the command although it is among those that are hidden from it; may be given
+    /// several times.
+    #[arg(long = "exec-env", value_name = "NAME", requires = "exec")]
+    exec_variables: Vec<String>,
+}
+
+impl ExecArgs {
+    pub(super) fn into_exec(self) -> Option<Exec> {
+        let Self { exec, exec_variables: variables } = self;
+        exec.map(|command| Exec { command, variables })
+    }
 }
 
 /// Connections at a time to a worker's metrics.
@@ -134,9 +153,10 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     let webhook = Webhook::new(&settings.config.webhook)?;
     let listener = args.metrics.listen(&settings).await?;
     let client = client(&settings, Access::Write).await?;
-    let mut worker = handlers::register(client.worker(), args.exec, webhook).concurrency(
-        args.concurrency.map_or_else(|| concurrency(&settings), |tasks| tasks as usize),
-    );
+    let mut worker = handlers::register(client.worker(), args.exec.into_exec(), webhook)
+        .concurrency(
+            args.concurrency.map_or_else(|| concurrency(&settings), |tasks| tasks as usize),
+        );
     for (queue, weight) in &args.queues {
         worker = worker.queue(queue, *weight);
     }

@@ -6,12 +6,12 @@ mod streams;
 mod tests;
 
 use std::ffi::OsString;
-use std::process::{ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::process::Command;
 use windlass::{Context, Failure, Outcome, RawTask, WorkerBuilder, cancelled, discard, snooze};
 
 use self::group::Running;
@@ -23,66 +23,94 @@ const DISCARD: i32 = 65;
 /// Not now. (From `sysexits.h`: temporary failure.)
 const SNOOZE: i32 = 75;
 const SNOOZE_FOR: Duration = Duration::from_secs(10);
-/// How long a command that was told to end may take for it.
+/// How long a command that was asked to end may take for it.
 const GRACE: Duration = Duration::from_secs(5);
 /// How much of what a command wrote to stderr becomes the error; the end of it.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
-/// Runs the command for tasks of all kinds.
-pub(super) fn add(builder: WorkerBuilder<()>, command: String) -> WorkerBuilder<()> {
-    add_with(builder, command, GRACE)
+/// A command for every task.
+#[derive(Debug, Clone)]
+pub(crate) struct Exec {
+    /// For `sh -c`.
+    pub(crate) command: String,
+    /// Variables that it gets although they are among those that are hidden from commands.
+    pub(crate) variables: Vec<String>,
 }
 
-fn add_with(builder: WorkerBuilder<()>, command: String, grace: Duration) -> WorkerBuilder<()> {
-    let command: Arc<str> = command.into();
+/// Variables with secrets besides windlass's own: those of PostgreSQL's, Redis's and systemd's tools.
+const SECRETS: [&str; 5] =
+    ["PGPASSWORD", "PGPASSFILE", "REDISCLI_AUTH", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET"];
+
+/// Runs the command for tasks of all kinds.
+pub(super) fn add(builder: WorkerBuilder<()>, exec: Exec) -> WorkerBuilder<()> {
+    // A command of the same user could read all that was hidden from it in the environment of its parent.
+    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        tracing::warn!(%error, "commands can read the environment of this worker");
+    }
+    add_with(builder, exec, GRACE)
+}
+
+fn add_with(builder: WorkerBuilder<()>, exec: Exec, grace: Duration) -> WorkerBuilder<()> {
+    let exec = Arc::new(exec);
     builder.handle_any(move |task, cx| {
-        let command = Arc::clone(&command);
-        async move { execute(&command, grace, task, cx).await }
+        let exec = Arc::clone(&exec);
+        async move { execute(&exec, grace, task, cx).await }
     })
 }
 
-async fn execute(command: &str, grace: Duration, task: RawTask, cx: Context<()>) -> Outcome<Bytes> {
+async fn execute(exec: &Exec, grace: Duration, task: RawTask, cx: Context<()>) -> Outcome<Bytes> {
     let limits = cx.client().config().limits;
     let mut shell = Command::new("sh");
     shell
-        .args(["-c", command])
+        .args(["-c", &exec.command])
         .stdin(input(&task.payload).map_err(|error| format!("keep the payload: {error}"))?)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true);
-    set_environment(&mut shell, std::env::vars_os().map(|(name, _)| name), &task, &cx);
+        .process_group(0);
+    let inherited = std::env::vars_os().map(|(name, _)| name);
+    hide_secrets(&mut shell, inherited, &exec.variables);
+    set_environment(&mut shell, &task, &cx);
     let child = shell.spawn().map_err(|error| format!("start the command: {error}"))?;
     // From here on, whoever drops this run (a timeout, a lost lease, the end of the worker) ends the
-    // command with it.
-    let mut running = Running::new(child, grace)?;
+    // command with it; the hold delays the report of its end until it is gone.
+    let mut running = Running::new(child, grace, cx.hold())?;
     let mut output = Output::new(limits.result_bytes_max, ERROR_BYTES_MAX);
-    let status = tokio::select! {
-        status = listen(running.child(), &mut output) => status?,
+    let is_whole = tokio::select! {
+        is_whole = listen(&mut running, &mut output) => is_whole?,
         () = cx.cancelled() => {
-            running.end().await;
+            running.end().await?;
             return Err(cancelled());
         }
     };
-    let Some(status) = status else {
-        running.end().await;
+    // What a command leaves behind in its group ends with its run.
+    let status = running.end().await?;
+    if !is_whole {
         let most = limits.result_bytes_max;
         return Err(format!("the command printed more than {most} bytes, the most kept").into());
-    };
+    }
     judge(status, output, limits.error_bytes_max)
 }
 
-/// Tells the command which task it runs, and hides from it what is none of its business: tokens, and
-/// URLs of stores, which hold passwords. All of ours go, so that none is forgotten when one is added.
-fn set_environment(
+/// Hides from the command what is none of its business: tokens, and URLs of stores, which hold passwords. All of
+/// ours go, so that none is forgotten when one is added; and those of others in which windlass finds secrets.
+fn hide_secrets(
     shell: &mut Command,
     inherited: impl Iterator<Item = OsString>,
-    task: &RawTask,
-    cx: &Context<()>,
+    variables: &[String],
 ) {
-    for name in inherited.filter(|name| name.as_encoded_bytes().starts_with(b"WINDLASS_")) {
+    let is_secret = |name: &OsString| {
+        let name = name.as_encoded_bytes();
+        let is_ours = name.starts_with(b"WINDLASS_") || name.starts_with(b"OTEL_EXPORTER_OTLP");
+        is_ours || SECRETS.iter().any(|secret| secret.as_bytes() == name)
+    };
+    let is_handed_on = |name: &OsString| variables.iter().any(|variable| name == variable.as_str());
+    for name in inherited.filter(is_secret).filter(|name| !is_handed_on(name)) {
         shell.env_remove(name);
     }
+}
+
+/// Names the task to the command.
+fn set_environment(shell: &mut Command, task: &RawTask, cx: &Context<()>) {
     shell
         .env("WINDLASS_TASK_ID", cx.task_id().to_string())
         .env("WINDLASS_EPOCH", cx.epoch().to_string())

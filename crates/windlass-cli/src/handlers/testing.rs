@@ -1,9 +1,11 @@
 //! A real worker on a store in memory, and what its runs came to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use windlass::core::Store;
 use windlass::core::config::Config;
 use windlass::{Client, Configure, Ending, Options, TaskId, Worker, WorkerBuilder};
 
@@ -21,7 +23,8 @@ pub(super) struct Scene {
 impl Scene {
     /// A worker with the handlers of the binary.
     pub(super) async fn start(exec: Option<&str>) -> Self {
-        let exec = exec.map(ToOwned::to_owned);
+        let exec =
+            exec.map(|command| super::Exec { command: command.into(), variables: Vec::new() });
         let webhook = super::Webhook::new(&Config::default().webhook).unwrap();
         Self::start_with("", |builder| super::register(builder, exec, webhook)).await
     }
@@ -31,7 +34,15 @@ impl Scene {
         settings: &str,
         handlers: impl FnOnce(WorkerBuilder<()>) -> WorkerBuilder<()>,
     ) -> Self {
-        let store = windlass::open("memory:").await.unwrap();
+        Self::start_on(windlass::open("memory:").await.unwrap(), settings, handlers).await
+    }
+
+    /// The same on this store.
+    pub(super) async fn start_on(
+        store: Arc<dyn Store>,
+        settings: &str,
+        handlers: impl FnOnce(WorkerBuilder<()>) -> WorkerBuilder<()>,
+    ) -> Self {
         let client = Client::with_config(store, Config::parse(settings).unwrap());
         let (start, starts) = mpsc::unbounded_channel();
         let (end, endings) = mpsc::unbounded_channel();

@@ -60,17 +60,63 @@ impl Layer {
     }
 }
 
-/// True for a variable that looks like a setting and is none: a slip of the pen, most likely.
-pub fn is_misspelt(variable: &str) -> bool {
-    // What a command that a worker runs is told.
-    const OF_A_RUN: [&str; 1] = ["WINDLASS_TASK_ID"];
-    let sections = ["SERVER_", "METRICS_", "WORKER_", "UPKEEP_", "TASK_", "LIMITS_", "WEBHOOK_"];
-    let is_like_a_setting = variable
-        .strip_prefix(PREFIX)
-        .is_some_and(|rest| sections.iter().any(|section| rest.starts_with(section)));
-    is_like_a_setting
-        && !OF_A_RUN.contains(&variable)
-        && !variables_by_name().contains_key(variable)
+/// A variable that looks like a setting and is none: a slip of the pen, most likely.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MisspeltVariable {
+    /// As it was given.
+    pub name: String,
+    /// The variable that was most likely meant.
+    pub nearest: Option<String>,
+}
+
+/// Finds out whether a variable looks like a setting and is none.
+pub fn misspelt(variable: &str) -> Option<MisspeltVariable> {
+    // What the command line reads, what tests and a command that a worker runs are given.
+    const OTHERS: [&str; 11] = [
+        "URL", "TOKEN", "CA_CERT", "LOG", "TASK_ID", "EPOCH", "ATTEMPT", "TYPE", "QUEUE", "SEED",
+        "BLESS",
+    ];
+    let rest = variable.strip_prefix(PREFIX)?;
+    let known = variables_by_name();
+    // Kubernetes gives every pod variables about services, of which one may be called windlass.
+    let is_of_service =
+        ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"].iter().any(|w| rest.contains(w))
+            || rest.starts_with("SERVICE_")
+            || rest.starts_with("PORT_");
+    if known.contains_key(variable) || OTHERS.contains(&rest) || is_of_service {
+        return None;
+    }
+    let sections = known.values().filter_map(|(name, _)| Some(name.split_once('.')?.0));
+    let is_in_section = sections
+        .map(|section| format!("{}_", section.to_uppercase()))
+        .any(|section| rest.starts_with(&section));
+    let names: Vec<_> = known.keys().map(String::as_str).collect();
+    let nearest = nearest(variable, &names).map(str::to_owned);
+    (is_in_section || nearest.is_some())
+        .then(|| MisspeltVariable { name: variable.into(), nearest })
+}
+
+/// The name among these that takes the fewest letters to be made of another; nothing where that is too many.
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    // Beyond the prefix, which all share.
+    let steps_max = |name: &str| 2.max((name.len() - PREFIX.len()) / 4);
+    let nearest = known.iter().map(|known| (letters_between(name, known), *known)).min()?;
+    (nearest.0 <= steps_max(nearest.1)).then_some(nearest.1)
+}
+
+/// How many letters must be added, removed or replaced to make one text of the other.
+fn letters_between(from: &str, to: &str) -> usize {
+    let to: Vec<_> = to.chars().collect();
+    let mut row: Vec<_> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
 }
 
 /// Puts layers over the defaults, the last on top.
@@ -207,14 +253,23 @@ mod tests {
 
     #[test]
     fn a_misspelt_variable_is_noticed() {
-        for (variable, is_wrong) in [
-            ("WINDLASS_WORKER_LEESE", true),
-            ("WINDLASS_WORKER_LEASE", false),
-            ("WINDLASS_TASK_ID", false),
-            ("WINDLASS_URL", false),
-            ("PATH", false),
+        for (variable, meant) in [
+            ("WINDLASS_WORKER_LEESE", Some("WINDLASS_WORKER_LEASE")),
+            ("WINDLASS_WORKR_LEASE", Some("WINDLASS_WORKER_LEASE")),
+            ("WINDLASS_STATISTICS_ENABLE", Some("WINDLASS_STATISTICS_ENABLED")),
+            ("WINDLASS_STOR", Some("WINDLASS_STORE")),
+            ("WINDLASS_STATISTICS_COLOUR_OF_THE_PAGE", Some("")),
+            ("WINDLASS_WORKER_LEASE", None),
+            ("WINDLASS_STATISTICS_ENABLED", None),
+            ("WINDLASS_TASK_ID", None),
+            ("WINDLASS_URL", None),
+            ("WINDLASS_SERVER_SERVICE_HOST", None),
+            ("WINDLASS_PORT_8080_TCP_ADDR", None),
+            ("WINDLASS_DASHBOARD_TITLE", None),
+            ("PATH", None),
         ] {
-            assert_eq!(is_misspelt(variable), is_wrong, "{variable}");
+            let found = misspelt(variable).map(|found| found.nearest.unwrap_or_default());
+            assert_eq!(found.as_deref(), meant, "{variable}");
         }
     }
 }

@@ -111,7 +111,7 @@ impl Caller {
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Outcome<Self> {
-        let nobody = || Error::corrupt("a request reached its handler without passing the gate");
+        let nobody = || Error::internal("a request reached its handler without passing the gate");
         Ok(parts.extensions.get::<Self>().cloned().ok_or_else(nobody)?)
     }
 }

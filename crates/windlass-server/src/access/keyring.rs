@@ -167,7 +167,7 @@ impl Keyring {
             // To its end: who asks may go away, and a call of the store must not be dropped with it.
             None => {
                 let read = tokio::spawn(self.clone().read(turn)).await;
-                read.map_err(|ended| Error::corrupt("read the tokens").because(ended))?
+                read.map_err(|ended| Error::internal("read the tokens").because(ended))?
             }
         };
         match (read, self.known()) {

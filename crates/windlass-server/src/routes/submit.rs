@@ -107,7 +107,7 @@ pub(super) async fn batch(
         // Reading so much would hold up everyone else on this thread.
         let shared = shared.clone();
         let reading = tokio::task::spawn_blocking(move || read_all(&shared, &body, trace));
-        reading.await.map_err(|ended| Error::corrupt("read a batch").because(ended))??
+        reading.await.map_err(|ended| Error::internal("read a batch").because(ended))??
     } else {
         read_all(&shared, &body, trace)?
     };

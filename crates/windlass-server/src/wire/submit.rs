@@ -205,7 +205,7 @@ fn backoff(field: &Field<'_>) -> Outcome<Backoff> {
         return Err(field.refused(format!("has no meaning for the shape {name}")));
     }
     let Backoff::Exponential { initial, factor, max, jitter } = Backoff::default() else {
-        return Err(Error::corrupt("the default backoff is not exponential").into());
+        return Err(Error::internal("the default backoff is not exponential").into());
     };
     let mut duration = |name, default| object.take(name).map_or(Ok(default), |f| f.duration());
     let (step, initial, max) =

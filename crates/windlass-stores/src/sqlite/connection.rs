@@ -1,5 +1,6 @@
 //! Connections to the file: how they are opened and set up.
 
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,9 +18,12 @@ const VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 /// How long to try for a lock that others hold before giving up.
 const BUSY_MAX: Duration = Duration::from_secs(15);
 
-/// Pages of the write-ahead log that start a checkpoint: 64 MiB, so that a page changed often is
-/// copied back seldom.
-const CHECKPOINT_PAGES: u32 = 8_192;
+/// Bytes of the write-ahead log that start a checkpoint: many, so that a page changed often is copied back seldom.
+const LOG_BYTES_MAX: u64 = 64 << 20;
+/// On a small disk the log takes less, but not so little that every commit is copied back.
+const LOG_BYTES_MIN: u64 = 512 << 10;
+/// The log may take this part of what is free on its disk. A checkpoint needs as much again, in the file itself.
+const LOG_PART: u64 = 8;
 const PAGE_BYTES: u32 = 8_192;
 const CACHE_KIB: u32 = 65_536;
 const STATEMENTS_CACHED: usize = 128;
@@ -52,11 +56,34 @@ pub(super) fn open_writer(options: &SqliteOptions) -> Result<Connection> {
     set("page_size", &PAGE_BYTES)?;
     set("journal_mode", &"WAL")?;
     set("synchronous", &synchronous)?;
-    set("wal_autocheckpoint", &CHECKPOINT_PAGES)?;
+    match &options.place {
+        Place::Memory => {}
+        Place::File(path) => bound_log(&connection, log_bytes_max(path))?,
+    }
     set("cache_size", &-i64::from(CACHE_KIB))?;
     set("temp_store", &"MEMORY")?;
     keep_plans(&connection)?;
     Ok(connection)
+}
+
+/// How large the write-ahead log may grow before it is copied back, by what is free on its disk now.
+pub(super) fn log_bytes_max(path: &Path) -> u64 {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let disk = rustix::fs::statvfs(folder.unwrap_or(Path::new(".")));
+    let free = disk.map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    free.map_or(LOG_BYTES_MAX, |free| (free / LOG_PART).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX))
+}
+
+/// Copies the write-ahead log back at this size; one that has grown larger, while a long read needed all of it, is
+/// cut when it begins again.
+pub(super) fn bound_log(connection: &Connection, bytes: u64) -> Result<()> {
+    let pages = bytes / u64::from(PAGE_BYTES);
+    let set = |name, value: u64| {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        while_busy(|| connection.pragma_update(None, name, value)).during("set up")
+    };
+    set("wal_autocheckpoint", pages)?;
+    set("journal_size_limit", bytes)
 }
 
 /// Opens a connection that only reads.
@@ -98,11 +125,22 @@ fn open_file(path: &Path, create: bool) -> Result<Connection> {
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if create {
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        make_private(path);
     } else if !path.exists() {
         let text = format!("no database at {}", path.display());
         return Err(Error::new(ErrorKind::NotFound, text));
     }
     Connection::open_with_flags(path, flags).during(&format!("open {}", path.display()))
+}
+
+/// Makes a file that is not there yet, for its user only: SQLite would make it for everybody to read. It gives the
+/// files beside it the same rights. Where this fails, SQLite says why.
+fn make_private(path: &Path) {
+    let mut new = OpenOptions::new();
+    new.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
+    let _ = new.open(path);
 }
 
 fn check_version(version: i32) -> Result<()> {

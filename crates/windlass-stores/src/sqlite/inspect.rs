@@ -1,6 +1,7 @@
 //! How an SQLite store does: for a ping, for the doctor, and its one repair, the counts.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use rusqlite::Connection;
 use windlass_core::store::{Finding, Severity};
@@ -16,6 +17,7 @@ type Tallies = BTreeMap<(String, usize), [i64; 7]>;
 /// Everything that an operator should know.
 pub(super) fn findings(connection: &Connection, now: Timestamp) -> Result<Vec<Finding>> {
     let mut findings = vec![check_file(connection)?, size(connection)?];
+    findings.extend(connection.path().and_then(|path| check_rights(Path::new(path))));
     findings.extend(check_counts(connection)?);
     findings.extend(check_workers(connection, now)?);
     for queue in queues(connection)? {
@@ -60,6 +62,21 @@ fn check_file(connection: &Connection) -> Result<Finding> {
     let advice =
         "stop all windlass processes, copy the file, and recover it with `sqlite3 .recover`";
     Ok(finding(Severity::Problem, "file", format!("the file is damaged: {answer}"), advice))
+}
+
+/// Warns of a file that other users of the machine can read or write.
+fn check_rights(path: &Path) -> Option<Finding> {
+    #[cfg(unix)]
+    let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().ok()?.permissions());
+    #[cfg(not(unix))]
+    let mode = 0;
+    (mode & 0o007 != 0).then(|| {
+        let text =
+            format!("every user of this machine can open the file (mode {:o})", mode & 0o777);
+        let path = path.display();
+        let advice = format!("run `chmod 600 {path} {path}-wal {path}-shm`");
+        finding(Severity::Warning, "rights", text, &advice)
+    })
 }
 
 fn size(connection: &Connection) -> Result<Finding> {

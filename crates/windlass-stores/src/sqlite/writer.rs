@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 use windlass_core::{Clock, Error, ErrorKind, Reason, Result};
 
-use super::connection::while_busy;
+use super::connection::{bound_log, log_bytes_max, while_busy};
 use super::error::During;
 use super::transaction::Tx;
 use super::watch::{self, Watch};
@@ -27,6 +27,9 @@ use crate::wakes::Wakes;
 const ITEMS_MAX: usize = 1_000;
 /// Longest time that one transaction collects.
 const COLLECT_MAX: Duration = Duration::from_millis(5);
+/// How often the thread looks how much room is left for the write-ahead log.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
+
 /// The way in to the writing thread.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -101,13 +104,15 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Call for Work<T, F> {
         // A panic must not take the thread, and with it every other caller, down.
         let work = AssertUnwindSafe(|| (self.work)(tx));
         let outcome = catch_unwind(work)
-            .unwrap_or_else(|_| Err(Error::corrupt("a write to sqlite panicked")));
+            .unwrap_or_else(|_| Err(Error::internal("a write to sqlite panicked")));
         // A refusal is an answer: by contract it comes before anything was written. Trouble with
         // the database is not, and takes the transaction with it.
-        let trouble = outcome
-            .as_ref()
-            .err()
-            .filter(|error| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Corrupt));
+        let trouble = outcome.as_ref().err().filter(|error| {
+            matches!(
+                error.kind(),
+                ErrorKind::Unavailable | ErrorKind::Corrupt | ErrorKind::Internal
+            )
+        });
         let verdict = trouble.map_or(Ok(()), |error| Err(error.clone()));
         self.outcome = Some(outcome);
         verdict
@@ -186,10 +191,14 @@ pub(super) struct WriterState {
 impl WriterState {
     fn serve(self, inbox: &Inbox) {
         let mut watch = self.path.as_deref().map(|path| Watch::of(path, &self.connection));
+        let mut room = self.path.as_deref().map(LogRoom::of);
         loop {
             let mut calls = inbox.calls.lock();
             if let Some(first) = calls.take() {
                 drop(calls);
+                if let Some(room) = &mut room {
+                    room.look(&self.connection);
+                }
                 self.serve_group(first, inbox);
             } else if calls.is_closed {
                 return;
@@ -267,6 +276,34 @@ impl WriterState {
         }
         self.wakes.tell(tx.news);
         Ok(())
+    }
+}
+
+/// How large the write-ahead log may grow, while others fill the disk too.
+struct LogRoom<'a> {
+    path: &'a Path,
+    bytes: u64,
+    looked_at: Instant,
+}
+
+impl<'a> LogRoom<'a> {
+    fn of(path: &'a Path) -> Self {
+        Self { path, bytes: log_bytes_max(path), looked_at: Instant::now() }
+    }
+
+    fn look(&mut self, connection: &Connection) {
+        if self.looked_at.elapsed() < ROOM_EVERY {
+            return;
+        }
+        self.looked_at = Instant::now();
+        let bytes = log_bytes_max(self.path);
+        if bytes == self.bytes {
+            return;
+        }
+        match bound_log(connection, bytes) {
+            Ok(()) => self.bytes = bytes,
+            Err(error) => tracing::warn!(error = error.chain(), "the log keeps its old bound"),
+        }
     }
 }
 

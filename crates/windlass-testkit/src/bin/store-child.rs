@@ -39,6 +39,7 @@ async fn run(what: &str, url: &str, count: usize) -> Result<()> {
     match what {
         "open" => Ok(()),
         "insert" => insert(&store, count).await,
+        "singles" => singles(&store, count).await,
         "fill" => fill(&store).await,
         "drain" => drain(&store, count).await,
         "wait" => wait(&store).await,
@@ -50,6 +51,14 @@ async fn run(what: &str, url: &str, count: usize) -> Result<()> {
 async fn insert(store: &Arc<dyn Store>, count: usize) -> Result<()> {
     for _ in 0..count.div_ceil(BATCH) {
         insert_batch(store, BATCH.min(count)).await?;
+    }
+    Ok(())
+}
+
+/// Inserts tasks, each in a commit of its own.
+async fn singles(store: &Arc<dyn Store>, count: usize) -> Result<()> {
+    for _ in 0..count {
+        insert_batch(store, 1).await?;
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ pub(super) async fn run(
     let took = start.elapsed();
     report.step();
     stop.cancel();
-    serving.await.map_err(|cause| Error::corrupt("serve").because(cause))??;
+    serving.await.map_err(|cause| Error::internal("serve").because(cause))??;
     if effort.is_store_kept {
         scene.tidy().await?;
     }

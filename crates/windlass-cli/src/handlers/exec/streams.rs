@@ -1,12 +1,14 @@
 //! What goes into a command and comes out of it, never more in memory than may be kept.
 
 use std::io::{self, Seek, Write};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Child;
+use tokio::process::{ChildStderr, ChildStdout};
+
+use super::group::Running;
 
 /// How long after the shell's end its pipes may stay open. What the shell wrote is there by then; who
 /// still holds them is a process that it has left behind.
@@ -48,14 +50,13 @@ pub(super) fn input(payload: &[u8]) -> io::Result<Stdio> {
     Ok(file.into())
 }
 
-/// Gathers the output of a command until the shell has exited; `None` as soon as it has printed more
-/// than may be kept.
-pub(super) async fn listen(
-    child: &mut Child,
-    output: &mut Output,
-) -> io::Result<Option<ExitStatus>> {
+/// Gathers the output of a command until the shell has exited; false as soon as it has printed more than may
+/// be kept.
+pub(super) async fn listen(running: &mut Running, output: &mut Output) -> io::Result<bool> {
     let Output { printed, printed_max, complained, complained_max } = output;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let child = running.child();
+    let stdout = child.stdout.take().map(ChildStdout::from_std).transpose()?;
+    let stderr = child.stderr.take().map(ChildStderr::from_std).transpose()?;
     let gather = async {
         let gather_printed = each(stdout, |chunk| {
             printed.extend_from_slice(chunk);
@@ -72,19 +73,18 @@ pub(super) async fn listen(
     };
     tokio::pin!(gather);
     let mut is_gathered = false;
-    let status = loop {
+    loop {
         tokio::select! {
-            status = child.wait() => break status?,
+            () = running.exited() => break,
             all = &mut gather, if !is_gathered => match all {
                 Ok(_) => is_gathered = true,
-                Err(TooMuch) => return Ok(None),
+                Err(TooMuch) => return Ok(false),
             },
         }
-    };
-    if !is_gathered && let Ok(Err(TooMuch)) = tokio::time::timeout(MOMENT, gather).await {
-        return Ok(None);
     }
-    Ok(Some(status))
+    let is_too_much =
+        !is_gathered && matches!(tokio::time::timeout(MOMENT, gather).await, Ok(Err(TooMuch)));
+    Ok(!is_too_much)
 }
 
 struct TooMuch;

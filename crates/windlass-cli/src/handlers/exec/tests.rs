@@ -3,15 +3,23 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
+use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
+use nix::unistd::Pid;
 use tempfile::TempDir;
 use windlass::{Configure, Ending, Options, State};
+use windlass_testkit::Method;
+use windlass_testkit::faults::FaultyStore;
 
 use super::super::testing::{Scene, check_failed, patiently};
 use super::*;
 
 /// How long a command may take that was told to end, in tests that wait for that.
 const SHORT: Duration = Duration::from_millis(200);
+
+fn exec(command: impl Into<String>) -> Exec {
+    Exec { command: command.into(), variables: Vec::new() }
+}
 
 fn completed(result: &[u8]) -> Ending {
     Ending::Completed { result: Some(Bytes::copy_from_slice(result)) }
@@ -46,8 +54,8 @@ impl Mailbox {
     }
 
     /// A command with a child of its own, whose process id it tells; both run for ever.
-    fn family(&self, before: &str) -> String {
-        format!("{before} sleep 1000 & echo $! > {}; wait", self.path.display())
+    fn family(&self, before: &str) -> Exec {
+        exec(format!("{before} sleep 1000 & echo $! > {}; wait", self.path.display()))
     }
 }
 
@@ -100,21 +108,34 @@ async fn the_environment_tells_which_task_it_is() {
 
 #[tokio::test]
 async fn secrets_of_the_worker_do_not_reach_the_command() {
-    let secrets = ["WINDLASS_TOKEN", "WINDLASS_STORE", "WINDLASS_BROKER", "WINDLASS_LATER"];
+    let secrets = [
+        "WINDLASS_TOKEN",
+        "WINDLASS_STORE",
+        "WINDLASS_LATER",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "REDISCLI_AUTH",
+    ];
     let scene = Scene::start_with("", |builder| {
         builder.handle_any(move |task, cx| async move {
             let mut shell = Command::new("env");
             secrets.iter().for_each(|name| _ = shell.env(name, "secret"));
-            shell.env("INNOCENT", "kept");
-            let inherited = secrets.iter().map(Into::into);
-            set_environment(&mut shell, inherited, &task, &cx);
-            Ok(shell.output().await?.stdout.into())
+            shell.env("INNOCENT", "kept").env("PGPASSWORD", "handed on");
+            hide_secrets(
+                &mut shell,
+                secrets.iter().chain(&["PGPASSWORD"]).map(Into::into),
+                &["PGPASSWORD".into()],
+            );
+            set_environment(&mut shell, &task, &cx);
+            Ok(shell.output()?.stdout.into())
         })
     });
     let mut scene = scene.await;
     let Ending::Completed { result: Some(seen) } = scene.run("any", b"").await else { panic!() };
     let seen = String::from_utf8(seen.to_vec()).unwrap();
     assert!(!seen.contains("secret") && seen.contains("INNOCENT=kept"), "{seen}");
+    assert!(seen.contains("PGPASSWORD=handed on"), "{seen}");
     scene.end().await;
 }
 
@@ -148,14 +169,13 @@ async fn a_process_left_behind_holds_up_no_run_and_ends_with_it() {
     let command = format!("echo early; sleep 1000 & echo $! > {}", mailbox.path.display());
     let (ending, pid) = tokio::join!(run(&command, b""), mailbox.pid());
     assert_eq!(ending, completed(b"early\n"));
-    settled().await;
     assert!(!is_alive(pid));
 }
 
 #[tokio::test]
 async fn a_cancelled_run_ends_when_its_whole_group_is_gone() {
     let mailbox = Mailbox::new();
-    let mut scene = Scene::start(Some(&mailbox.family(""))).await;
+    let mut scene = Scene::start(Some(&mailbox.family("").command)).await;
     let id = scene.submit("any", b"", Options::new()).await;
     let pid = mailbox.pid().await;
     assert!(is_alive(pid));
@@ -190,8 +210,7 @@ async fn a_run_over_its_timeout_ends_with_its_group() {
         scene.submit("any", b"", options).await;
         let pid = mailbox.pid().await;
         assert_eq!(scene.ended().await, Ending::TimedOut);
-        settled().await;
-        assert!(!is_alive(pid), "{before}");
+        assert!(!is_alive(pid), "{before} lives beside the next attempt");
         scene.end().await;
     }
 }
@@ -205,10 +224,57 @@ async fn a_worker_that_is_stopped_gives_the_task_back_and_ends_the_group() {
     let id = scene.submit("any", b"", Options::new()).await;
     let pid = mailbox.pid().await;
     scene.end().await;
-    settled().await;
     assert!(!is_alive(pid));
     let record = scene.client.get(&id).await.unwrap().unwrap();
     assert_eq!((record.state, record.attempts), (State::Pending, 0));
+}
+
+#[tokio::test]
+async fn a_fenced_run_is_killed_before_its_lease_is_over_whatever_its_grace() {
+    let mailbox = Mailbox::new();
+    // Nobody would wait for so long.
+    let (command, grace) = (mailbox.family("trap '' TERM;"), Duration::from_secs(1_000));
+    let (store, faults) = FaultyStore::around(windlass::open("memory:").await.unwrap());
+    let settings = "[worker]\nlease = \"4s\"\nheartbeat = \"1s\"";
+    let handlers = |builder| add_with(builder, command, grace);
+    let mut scene = Scene::start_on(store, settings, handlers).await;
+    scene.submit("any", b"", Options::new()).await;
+    let pid = mailbox.pid().await;
+    faults.hold(Method::Beat);
+    assert_eq!(scene.ended().await, Ending::Released);
+    assert!(!is_alive(pid));
+    faults.release(Method::Beat);
+    drop(scene);
+}
+
+#[tokio::test]
+async fn the_shell_stays_a_zombie_until_its_group_is_gone() {
+    let mailbox = Mailbox::new();
+    let path = mailbox.path.display();
+    // The shell ends at once and leaves somebody behind who does not end when asked to.
+    let command = exec(format!("trap '' TERM; sleep 1000 >&- 2>&- & echo $! > {path}"));
+    let grace = Duration::from_secs(1_000);
+    let mut scene = Scene::start_with("", |builder| add_with(builder, command, grace)).await;
+    scene.submit("any", b"", Options::new()).await;
+    let pid = mailbox.pid().await;
+    let group = nix::unistd::getpgid(Some(Pid::from_raw(pid.cast_signed()))).unwrap();
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{group}/stat"))?;
+        Ok::<_, std::io::Error>(stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()))
+    };
+    patiently(async {
+        while state().unwrap() != Some('Z') {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    // By then a reaper would have had its turn.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(state().unwrap(), Some('Z'), "its id is free for others");
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    assert_eq!(scene.ended().await, completed(b""));
+    assert!(state().is_err(), "it is reaped");
+    scene.end().await;
 }
 
 #[test]

@@ -96,8 +96,7 @@ impl Sender {
         if let Some(secret) = secret {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let timestamp = now.unwrap_or_default().as_secs();
-            let host = url.host_str().unwrap_or_default();
-            let message = Message { host, id: &self.task, timestamp, body: &body };
+            let message = Message { target: &url, id: &self.task, timestamp, body: &body };
             let signature = secrets.sign(&secret, &message).map_err(Failure::from)?;
             own.push(("webhook-id", told(&self.task)?));
             own.push(("webhook-timestamp", timestamp.into()));

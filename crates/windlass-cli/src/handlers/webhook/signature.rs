@@ -9,6 +9,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use url::Url;
 
 /// With the padding at its end or without.
 const EITHER: GeneralPurpose = GeneralPurpose::new(
@@ -27,7 +28,7 @@ pub(super) struct Secrets(Option<PathBuf>);
 /// What is signed.
 pub(super) struct Message<'a> {
     /// Where it goes.
-    pub(super) host: &'a str,
+    pub(super) target: &'a Url,
     pub(super) id: &'a str,
     /// Seconds since 1970.
     pub(super) timestamp: u64,
@@ -43,8 +44,8 @@ impl Secrets {
     /// The value of `webhook-signature`: one for each secret in its file, so that receivers can change from an
     /// old secret to a new one. Read each time, so that a change counts at once.
     ///
-    /// Lines `host NAME` bind it: else whoever submits tasks could have anything signed, by sending it to a
-    /// host of their own.
+    /// Lines `host TARGET` bind it to scheme, host and port: else whoever submits tasks could have anything
+    /// signed, by sending it to a host, or to another service on the same host, of their own.
     pub(super) fn sign(&self, name: &str, message: &Message<'_>) -> Result<String, String> {
         check_name(name)?;
         let Some(folder) = &self.0 else {
@@ -60,9 +61,13 @@ impl Secrets {
         std::io::Read::read_to_string(&mut bounded, &mut text).map_err(read)?;
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let (hosts, lines): (Vec<_>, Vec<_>) = lines.partition(|line| line.starts_with(HOST));
-        let is_of = |line: &&str| line[HOST.len()..].trim().eq_ignore_ascii_case(message.host);
-        if !hosts.is_empty() && !hosts.iter().any(is_of) {
-            return Err(format!("the secret {name} is not for {}", message.host));
+        if hosts.is_empty() {
+            let text = "is bound to no target: its file needs a line such as `host shop.example`";
+            return Err(format!("the secret {name} {text}"));
+        }
+        if !hosts.iter().any(|line| is_target(line[HOST.len()..].trim(), message.target)) {
+            let target = message.target.origin().ascii_serialization();
+            return Err(format!("the secret {name} is not for {target}"));
         }
         let signed = lines.into_iter().map(|line| signature(line, message));
         let signed: Option<Vec<_>> = signed.collect();
@@ -71,6 +76,17 @@ impl Secrets {
             _ => Err(format!("the secret {name} is not {PREFIX} and 24 to 64 bytes in base64")),
         }
     }
+}
+
+/// True when a secret bound to `bound` may sign for this URL. A scheme, or a port, that is not given is that of
+/// HTTPS; `*` is everything.
+fn is_target(bound: &str, url: &Url) -> bool {
+    let bound = match bound {
+        "*" => return true,
+        _ if bound.contains("://") => Url::parse(bound),
+        _ => Url::parse(&format!("https://{bound}")),
+    };
+    bound.is_ok_and(|bound| bound.origin() == url.origin())
 }
 
 /// Refuses what cannot be the name of a secret, since it names a file.
@@ -106,14 +122,13 @@ mod tests {
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const SIGNED: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
 
-    fn message() -> Message<'static> {
+    fn message(target: &Url) -> Message<'_> {
         let body = br#"{"test": 2432232314}"#;
-        Message {
-            host: "shop.test",
-            id: "msg_p5jXN8AQM9LWM0D4loKWxJek",
-            timestamp: 1_614_265_330,
-            body,
-        }
+        Message { target, id: "msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp: 1_614_265_330, body }
+    }
+
+    fn shop() -> Url {
+        Url::parse("https://shop.test/hooks?a=b").unwrap()
     }
 
     fn secrets(text: &str) -> (tempfile::TempDir, Secrets) {
@@ -125,46 +140,73 @@ mod tests {
 
     #[test]
     fn the_signature_is_that_of_the_standard() {
-        let (_folder, secrets) = secrets(&format!("{SECRET}\n"));
-        assert_eq!(secrets.sign("shop", &message()).unwrap(), SIGNED);
+        let (_folder, secrets) = secrets(&format!("host shop.test\n{SECRET}\n"));
+        assert_eq!(secrets.sign("shop", &message(&shop())).unwrap(), SIGNED);
     }
 
     #[test]
     fn every_line_of_a_secret_signs() {
         let other = format!("whsec_{}", STANDARD.encode([7; 32]).trim_end_matches('='));
-        let (_folder, secrets) = secrets(&format!("{SECRET}\n\n{other}\n"));
-        let signed = secrets.sign("shop", &message()).unwrap();
+        let (_folder, secrets) = secrets(&format!("{SECRET}\n\nhost *\n{other}\n"));
+        let signed = secrets.sign("shop", &message(&shop())).unwrap();
         assert!(signed.starts_with(&format!("{SIGNED} v1,")), "{signed}");
     }
 
     #[test]
-    fn a_secret_signs_for_its_hosts_only() {
-        let (_folder, secrets) = secrets(&format!("host other.test\nhost Shop.test\n{SECRET}"));
-        assert_eq!(secrets.sign("shop", &message()).unwrap(), SIGNED);
-        let elsewhere = Message { host: "evil.test", ..message() };
-        let error = secrets.sign("shop", &elsewhere).unwrap_err();
-        assert_eq!(error, "the secret shop is not for evil.test");
+    fn a_secret_signs_for_its_targets_only() {
+        for (bound, url, is_signed) in [
+            ("Shop.test", "https://shop.test/hooks", true),
+            ("shop.test", "https://shop.test:443/", true),
+            ("shop.test", "http://shop.test/", false),
+            ("shop.test", "https://shop.test:8443/", false),
+            ("shop.test", "https://evil.test/", false),
+            ("shop.test:8443", "https://shop.test:8443/", true),
+            ("shop.test:8443", "https://shop.test/", false),
+            ("http://shop.test:8080", "http://shop.test:8080/a", true),
+            ("http://shop.test:8080", "https://shop.test:8080/a", false),
+            ("http://[::1]:80", "http://[::1]/", true),
+            ("*", "http://anywhere.test:1/", true),
+            ("", "https://shop.test/", false),
+        ] {
+            let (_folder, secrets) = secrets(&format!("host other.test\nhost  {bound}\n{SECRET}"));
+            let signed = secrets.sign("shop", &message(&Url::parse(url).unwrap()));
+            assert_eq!(signed.is_ok(), is_signed, "{bound} {url} {signed:?}");
+        }
+        let (_folder, secrets) = secrets(&format!("host shop.test\n{SECRET}"));
+        let elsewhere = Url::parse("http://shop.test:8080/").unwrap();
+        let error = secrets.sign("shop", &message(&elsewhere)).unwrap_err();
+        assert_eq!(error, "the secret shop is not for http://shop.test:8080");
+    }
+
+    #[test]
+    fn a_secret_without_a_target_signs_nothing() {
+        let (_folder, secrets) = secrets(SECRET);
+        let error = secrets.sign("shop", &message(&shop())).unwrap_err();
+        assert!(error.starts_with("the secret shop is bound to no target"), "{error}");
     }
 
     #[test]
     fn no_error_shows_a_secret() {
         for text in ["whsec_c2hvcnQ=", "canary", "whsec_*canary*", ""] {
-            let (_folder, secrets) = secrets(text);
-            let error = secrets.sign("shop", &message()).unwrap_err();
+            let (_folder, secrets) = secrets(&format!("host *\n{text}"));
+            let error = secrets.sign("shop", &message(&shop())).unwrap_err();
             assert!(error.contains("shop") && !error.contains("canary"), "{error}");
         }
     }
 
     #[test]
     fn only_files_of_the_folder_are_secrets() {
-        let (folder, secrets) = secrets(SECRET);
+        let (folder, secrets) = secrets(&format!("host *\n{SECRET}"));
         std::fs::create_dir(folder.path().join("deep")).unwrap();
         std::fs::write(folder.path().join("deep/shop"), SECRET).unwrap();
         for name in ["", "..", "../shop", "deep/shop", ".hidden", "/etc/passwd", "none", "deep"] {
-            assert!(secrets.sign(name, &message()).is_err(), "{name}");
+            assert!(secrets.sign(name, &message(&shop())).is_err(), "{name}");
         }
         assert!(
-            Secrets::of("").sign("shop", &message()).unwrap_err().contains("--webhook-secrets")
+            Secrets::of("")
+                .sign("shop", &message(&shop()))
+                .unwrap_err()
+                .contains("--webhook-secrets")
         );
     }
 }

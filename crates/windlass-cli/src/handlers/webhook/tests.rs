@@ -334,9 +334,11 @@ async fn an_allowed_name_may_lead_here() {
 #[tokio::test]
 async fn a_request_is_signed_with_a_secret_of_the_worker() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("shop"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
     let settings = format!("[webhook]\nallow = \"127.0.0.1\"\nsecrets = {:?}", folder.path());
     let mut target = Target::start(&[&answer("200 OK", "", "")]).await;
+    let text = format!("host {}\nwhsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", target.url());
+    std::fs::write(folder.path().join("shop"), text).unwrap();
+    let url = url::Url::parse(&target.url()).unwrap();
     let payload =
         |secret: &str| format!(r#"{{"url":"{}","body":1,"secret":"{secret}"}}"#, target.url());
     let missing = run(webhook(&settings), &payload("none")).await;
@@ -354,7 +356,7 @@ async fn a_request_is_signed_with_a_secret_of_the_worker() {
     assert_eq!(header("webhook-id"), header("windlass-task-id"));
     let timestamp = header("webhook-timestamp").parse().unwrap();
     let id = header("webhook-id");
-    let message = super::signature::Message { host: "127.0.0.1", id: &id, timestamp, body: b"1" };
+    let message = super::signature::Message { target: &url, id: &id, timestamp, body: b"1" };
     let secrets = super::Secrets::of(&folder.path().display().to_string());
     assert_eq!(header("webhook-signature"), secrets.sign("shop", &message).unwrap());
     assert!(!request.contains("MfKQ9r8GKYqr"), "{request}");
