@@ -11,12 +11,17 @@ use windlass_stores::redis::driver::aio::MultiplexedConnection;
 use windlass_stores::redis::driver::{Client, cmd};
 use windlass_testkit::{RedisCluster, RedisServer, Subject};
 
+use super::documented_user::{AsynqUser, assert_not_denied};
+
 /// A prefix of its own instead of `asynq` on the server that all tests of the process share, with a clock that
 /// only the test moves.
 pub(crate) struct AsynqSubject(OnRedis);
 
 /// The same on a Cluster of three nodes.
 pub(crate) struct AsynqClusterSubject(OnRedis);
+
+/// Under the rights that docs/asynq.md names.
+pub(crate) struct AsynqUserSubject(OnRedis);
 
 struct OnRedis {
     clock: Arc<ManualClock>,
@@ -143,3 +148,10 @@ macro_rules! subject {
 
 subject!(AsynqSubject, RedisServer);
 subject!(AsynqClusterSubject, RedisCluster);
+subject!(AsynqUserSubject, AsynqUser);
+
+impl Drop for AsynqUserSubject {
+    fn drop(&mut self) {
+        assert_not_denied(&self.0.prefix);
+    }
+}
