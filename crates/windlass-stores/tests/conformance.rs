@@ -98,3 +98,36 @@ mod hybrid_pair {
         profile
     }
 }
+
+/// The rights that the documentation asks for are enough: what differs in its commands, keys or channels.
+#[cfg(feature = "redis")]
+mod redis_documented_user {
+    use crate::subjects::RedisUserSubject;
+
+    windlass_testkit::conformance! {
+        RedisUserSubject;
+        life, fencing, expire, held, promote, cancel, change, unique, idempotency, prune, lead, batches, counters, list,
+        documents, bytes, presence, wait, broadcast, profile
+    }
+}
+
+#[cfg(feature = "redis")]
+mod asynq_documented_user {
+    use crate::subjects::AsynqUserSubject;
+
+    windlass_testkit::conformance! {
+        AsynqUserSubject;
+        life, fencing, expire, held, promote, cancel, change, unique, idempotency, prune, lead, batches, counters, list,
+        documents, bytes, presence, wait, broadcast, profile
+    }
+}
+
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid_documented_user {
+    use crate::subjects::HybridUserSubject;
+
+    windlass_testkit::conformance! {
+        HybridUserSubject;
+        life, claim, expire, promote, wait, broadcast, profile
+    }
+}

@@ -357,6 +357,9 @@ macro_rules! topic {
                 an_unreadable_record_does_not_stop_an_expire,
                 an_unreadable_record_does_not_stop_a_prune,
                 an_unreadable_record_does_not_stop_an_apply_or_a_list,
+                a_damaged_queue_does_not_stop_claims_from_others,
+                a_damaged_queue_does_not_stop_reports_and_beats_of_others,
+                a_damaged_queue_does_not_stop_reads_and_upkeep_of_others,
         } }
     };
     (races of $subject:ty) => {

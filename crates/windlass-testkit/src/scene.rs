@@ -17,7 +17,7 @@ use std::time::Duration;
 use windlass_core::store::{
     Capabilities, Depth, Filter, GetParams, Inserted, ListParams, Parts, Reservation,
 };
-use windlass_core::{NewTask, State, Store, TaskId, TaskRecord, Timestamp};
+use windlass_core::{NewTask, QueueName, State, Store, TaskId, TaskRecord, Timestamp};
 
 pub use work::{Run, claim_of, completed, discarded, failed, snoozed};
 
@@ -106,6 +106,16 @@ impl Scene {
     /// Makes a task's stored record unreadable; false where nothing can spoil.
     pub async fn spoil(&self, task: &TaskId) -> bool {
         self.subject.spoil(task).await
+    }
+
+    /// Damages a key of a queue; false where a queue has no keys of its own.
+    pub async fn damage(&self, queue: &str) -> bool {
+        self.subject.damage(&QueueName::stored(queue)).await
+    }
+
+    /// Undoes the damage.
+    pub async fn undo_damage(&self, queue: &str) {
+        self.subject.undo_damage(&QueueName::stored(queue)).await;
     }
 
     /// How many rows the store keeps for tasks, if one can look inside.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_core::{ManualClock, Store, TaskId};
+use windlass_core::{ManualClock, QueueName, Store, TaskId};
 use windlass_stores::memory::MemoryStore;
 
 /// A store under test: empty at first, with a clock that only the test moves.
@@ -37,6 +37,15 @@ pub trait Subject: Send + Sync + 'static {
     /// Makes the stored record of a task unreadable, behind the store's back. False where nothing
     /// can spoil, since nothing is written down.
     async fn spoil(&self, task: &TaskId) -> bool;
+
+    /// Gives a key of a queue that holds its pending tasks another type, behind the store's back. False where a
+    /// store has no keys of its own for a queue.
+    async fn damage(&self, _queue: &QueueName) -> bool {
+        false
+    }
+
+    /// Undoes [`Subject::damage`].
+    async fn undo_damage(&self, _queue: &QueueName) {}
 
     /// How many rows or keys the store keeps for tasks: the tasks themselves, their unique keys,
     /// large values. `None` where one cannot look inside.

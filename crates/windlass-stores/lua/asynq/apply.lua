@@ -3,24 +3,31 @@
 --   KEYS, count, and for each run: id, number of its claim, retention in ms, ms that it took or `-`, 1 when
 --   it has a result, the result. No task is named twice.
 -- returns {time, claim's reply or 0, for each queue 1 all are recorded |
---   {1 recorded | 0 no such task | {own record, done} as it stands, ...}}
+--   {1 recorded | 0 no such task | {own record, done} as it stands, ...} | {'damaged', why} nothing is recorded}
 -- How long a task is kept that is to leave nothing, when someone waits for its end.
 local AWAITED_KEPT_MS = 60000
 local claim_at, at, reply = tonumber(ARGV[2]), 4, { now, 0 }
-for q = 1, tonumber(ARGV[3]) do
-  local queue, total = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 1])
-  local own, first = 'wl:' .. queue, at + 2
-  local ids = {}
-  at = first + total * 6
+
+-- Frees the lock of a task that has ended. One that is held for a time stays.
+local function free_lock_at_end(queue, lock, id)
+  local until_ms, owner = lock_of(queue, lock)
+  if not (owner == id and until_ms > 0) then free_lock(queue, lock, id) end
+end
+
+-- Records `total` runs of a queue, whose arguments begin at `first`.
+local function record(queue, first, total)
+  local own, ids = 'wl:' .. queue, {}
   for i = 1, total do ids[i] = ARGV[first + (i - 1) * 6] end
   local scores = call('ZMSCORE', queue .. 'lease', unpack(ids))
+  call('LLEN', queue .. 'active')
+  call('ZCARD', queue .. 'completed')
   local answers, ended, kept, removed, held, freed, onces = {}, {}, {}, {}, {}, {}, {}
   local worker
   for i = 1, total do
     local from, id = first + (i - 1) * 6, ids[i]
     local key = queue .. 't:' .. id
     local state, claim_number, lease, holder, lock, once, awaited =
-      unpack(call('HMGET', key, 'state', 'wl_f', 'wl_l', 'wl_w', 'unique_key', 'wl_i', 'wl_a'))
+      unpack(fields_of(key, 'state', 'wl_f', 'wl_l', 'wl_w', 'unique_key', 'wl_i', 'wl_a'))
     if not state then
       answers[i] = 0
     elseif state ~= 'active' or claim_number ~= ARGV[from + 1] or not is_own_lease(scores[i], lease) then
@@ -57,19 +64,21 @@ for q = 1, tonumber(ARGV[3]) do
   if #ended > 0 then
     leave_active(queue, ended)
     call('ZREM', queue .. 'lease', unpack(ended))
-    for worker, of_worker in pairs(held) do call('SREM', own .. 'w:' .. worker, unpack(of_worker)) end
+    for worker, of_worker in pairs(held) do redis.pcall('SREM', own .. 'w:' .. worker, unpack(of_worker)) end
     if #kept > 0 then call('ZADD', queue .. 'completed', unpack(kept)) end
-    for lock, id in pairs(freed) do
-      -- One that is held for a time stays, finished or not.
-      local until_ms, owner = lock_of(queue, lock)
-      if not (owner == id and until_ms > 0) then free_lock(queue, lock, id) end
-    end
-    for once, id in pairs(onces) do free_once(queue, once, id) end
+    for lock, id in pairs(freed) do guarded(free_lock_at_end, queue, lock, id) end
+    for once, id in pairs(onces) do guarded(free_once, queue, once, id) end
     if #removed > 0 then call('DEL', unpack(removed)) end
     count(queue, 'processed', #ended)
     tell_ends(queue, ended)
   end
-  reply[2 + q] = #ended == total and 1 or answers
+  return #ended == total and 1 or answers
+end
+
+for q = 1, tonumber(ARGV[3]) do
+  local queue, total = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 1])
+  reply[2 + q] = guarded(record, queue, at + 2, total)
+  at = at + 2 + total * 6
 end
 if claim_at > 0 then reply[2] = claim(claim_at) end
 return reply

@@ -1,14 +1,17 @@
 -- beat: renew what a worker holds, take its progress, and tell it which of its runs are to stop.
 -- ARGV[2] worker, ARGV[3] until when its leases last at least, in Unix seconds; then for each queue: where to
 --   go on or empty, count, and for each report of progress id, number of its claim, the progress as JSON
--- returns for each queue {where to go on or '', id and number of the claim of each run that is to stop ...}
+-- returns for each queue {where to go on or '', id and number of the claim of each run that is to stop ...}, or
+--   {'damaged', why}
 local LEASE_MIN_S, SLACK_S, AT_ONCE = 30, 9, 200
 local worker, at, reply = ARGV[2], 4, {}
 local target = math.max(second + LEASE_MIN_S, tonumber(ARGV[3]))
-for k = 1, #KEYS do
-  local queue, reports = KEYS[k], tonumber(ARGV[at + 1])
+
+-- Renews what the worker holds in one queue; its arguments begin at `at`.
+local function renew(queue, at, reports)
   local held = 'wl:' .. queue .. 'w:' .. worker
   local scanned = call('SSCAN', held, ARGV[at] == '' and '0' or ARGV[at], 'COUNT', AT_ONCE)
+  call('ZCARD', queue .. 'lease')
   local ids, renewed = scanned[2], {}
   local answer = { scanned[1] == '0' and '' or scanned[1] }
   if #ids > 0 then
@@ -20,7 +23,7 @@ for k = 1, #KEYS do
     for i = 1, #ids do
       local id, key = ids[i], queue .. 't:' .. ids[i]
       local state, claim_number, lease, cancel, holder =
-        unpack(call('HMGET', key, 'state', 'wl_f', 'wl_l', 'wl_x', 'wl_w'))
+        unpack(fields_of(key, 'state', 'wl_f', 'wl_l', 'wl_x', 'wl_w'))
       if state ~= 'active' or not is_own_lease(scores[i], lease) or worker_of(holder) ~= worker then
         call('SREM', held, id)
       else
@@ -38,13 +41,18 @@ for k = 1, #KEYS do
   end
   for report = at + 2, at + 1 + reports * 3, 3 do
     local id, key = ARGV[report], queue .. 't:' .. ARGV[report]
-    local state, claim_number, lease = unpack(call('HMGET', key, 'state', 'wl_f', 'wl_l'))
+    local state, claim_number, lease = unpack(fields_of(key, 'state', 'wl_f', 'wl_l'))
     if state == 'active' and claim_number == ARGV[report + 1]
       and is_own_lease(call('ZSCORE', queue .. 'lease', id), lease) then
       call('HSET', key, 'wl_p', ARGV[report + 2])
     end
   end
+  return answer
+end
+
+for k = 1, #KEYS do
+  local reports = tonumber(ARGV[at + 1])
+  reply[k] = guarded(renew, KEYS[k], at, reports)
   at = at + 2 + reports * 3
-  reply[k] = answer
 end
 return reply

@@ -14,7 +14,7 @@ end
 
 -- True when an id leads to a task; an id that does not is taken out of its place.
 local function leads(id)
-  return call('HEXISTS', queue .. 't:' .. id, 'msg') == 1
+  return redis.pcall('HEXISTS', queue .. 't:' .. id, 'msg') == 1
 end
 
 -- Lists are walked from their oldest end.
@@ -29,7 +29,7 @@ local function walk_list(place, check)
         if mends then
           removed = removed + call('LREM', queue .. place, 0, ids[i])
           call('ZREM', queue .. 'lease', ids[i])
-          call('DEL', queue .. 't:' .. ids[i])
+          drop_hash(queue .. 't:' .. ids[i])
         end
       elseif check then
         check(ids[i])
@@ -152,9 +152,10 @@ local phase, cursor = unpack(call('HMGET', notes, phase_field, cursor_field))
 phase, cursor = tonumber(phase or '1'), cursor or '0'
 local left, is_over = step, false
 while left > 0 and not is_over do
-  local looked
-  cursor, looked = phases[phase](cursor)
-  left = left - looked - 1
+  local next_cursor, looked = guarded(phases[phase], cursor)
+  -- A damaged place is passed over; the others are walked.
+  if type(next_cursor) == 'table' then next_cursor, looked = '0', 0 end
+  cursor, left = next_cursor, left - looked - 1
   if cursor == '0' then phase = phase + 1 end
   is_over = phase > #phases
 end

@@ -11,6 +11,7 @@ local queue, at, reply, ended, is_ready = KEYS[1], 3, {}, {}, false
 local own = 'wl:' .. queue
 local PARTS = 17
 if ARGV[2] ~= '' and not is_current(own, ARGV[2]) then return 0 end
+check_places(queue)
 
 -- Takes a task out of its place.
 local function take_out(id, state, group, holder)
@@ -18,7 +19,7 @@ local function take_out(id, state, group, holder)
     leave_active(queue, { id })
     call('ZREM', queue .. 'lease', id)
     local worker = worker_of(holder)
-    if worker then call('SREM', own .. 'w:' .. worker, id) end
+    if worker then redis.pcall('SREM', own .. 'w:' .. worker, id) end
   elseif state == 'pending' then
     call('LREM', queue .. 'pending', -1, id)
   else
@@ -32,18 +33,18 @@ end
 while at <= #ARGV do
   local id, key = ARGV[at], queue .. 't:' .. ARGV[at]
   local state, record, claim_number, group, holder, lock, once =
-    unpack(call('HMGET', key, 'state', 'wl', 'wl_f', 'group', 'wl_w', 'unique_key', 'wl_i'))
+    unpack(fields_of(key, 'state', 'wl', 'wl_f', 'group', 'wl_w', 'unique_key', 'wl_i'))
   local score = state and score_of(queue, id, state, group) or ''
   local is_same = state == ARGV[at + 1] and score == ARGV[at + 2] and (record or '') == ARGV[at + 3]
-    and (claim_number or '') == ARGV[at + 4] and call('HSTRLEN', key, 'msg') == tonumber(ARGV[at + 5])
+    and (claim_number or '') == ARGV[at + 4] and redis.pcall('HSTRLEN', key, 'msg') == tonumber(ARGV[at + 5])
   if not is_same then
     reply[#reply + 1] = 0
   else
     local next_state, time, message = ARGV[at + 6], ARGV[at + 7], ARGV[at + 8]
     local kept = ARGV[at + 11]
     take_out(id, state, group, holder)
-    if ARGV[at + 12] == '1' and lock then free_lock(queue, lock, id) end
-    if ARGV[at + 13] == '1' then free_once(queue, once, id) end
+    if ARGV[at + 12] == '1' and lock then guarded(free_lock, queue, lock, id) end
+    if ARGV[at + 13] == '1' then guarded(free_once, queue, once, id) end
     if next_state == '' then
       call('DEL', key)
     else

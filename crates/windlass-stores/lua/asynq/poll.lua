@@ -2,7 +2,9 @@
 -- returns the numbers of these queues in KEYS
 local reply = {}
 for k = 1, #KEYS do
-  if call('LLEN', KEYS[k] .. 'pending') > 0 and call('EXISTS', KEYS[k] .. 'paused') == 0 then
+  local pending = redis.pcall('LLEN', KEYS[k] .. 'pending')
+  -- A damaged line has no work.
+  if type(pending) == 'number' and pending > 0 and call('EXISTS', KEYS[k] .. 'paused') == 0 then
     reply[#reply + 1] = k
   end
 end

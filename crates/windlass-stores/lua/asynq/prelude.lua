@@ -34,10 +34,59 @@ local function varint(tag, value)
   return table.concat(bytes)
 end
 
--- Rings for those that wait for a queue; once is enough until someone has heard it.
+-- True for what the server, or Lua, says of a key that has another type or content than asynq and windlass write.
+local DAMAGE = { 'WRONGTYPE', 'not an integer', 'not a valid float', 'attempt to' }
+local function is_damage(text)
+  for i = 1, #DAMAGE do
+    if find(text, DAMAGE[i], 1, true) then return true end
+  end
+  return false
+end
+
+-- Raises an error again that was caught, so that its code is still read.
+local function raise(text)
+  -- Before 7.0 the code stands behind the place in the script.
+  error(find(text, '^%u+ ') and { err = text } or text, 0)
+end
+
+-- Does the part of a call that concerns one queue. A damaged key fails only this part, and the answer is then
+-- {'damaged', what was said}; any other error fails the call. A part reads all keys that it needs before it writes.
+local function guarded(part, ...)
+  local is_done, answer, more = pcall(part, ...)
+  if is_done then return answer, more end
+  local text = type(answer) == 'table' and answer.err or tostring(answer)
+  if not is_damage(text) then raise(text) end
+  return { 'damaged', text }
+end
+
+-- The fields of a hash, or none of them where the key is no hash.
+local function fields_of(key, ...)
+  local fields = redis.pcall('HMGET', key, ...)
+  if not fields.err then return fields end
+  if not is_damage(fields.err) then raise(fields.err) end
+  return {}
+end
+
+-- Removes what is left of a task; a key of another type belongs to somebody else.
+local function drop_hash(key)
+  if call('TYPE', key).ok == 'hash' then call('DEL', key) end
+end
+
+-- Fails, before anything is written, if a place of the queue is damaged.
+local function check_places(queue)
+  call('LLEN', queue .. 'pending')
+  call('LLEN', queue .. 'active')
+  for _, place in ipairs({ 'lease', 'scheduled', 'retry', 'archived', 'completed' }) do
+    call('ZCARD', queue .. place)
+  end
+  call('ZCARD', 'wl:' .. queue .. 'x')
+end
+
+-- Rings for those that wait for a queue; once is enough until someone has heard it. A damaged bell rings for nobody:
+-- polls find the work.
 local function ring(queue)
   local bell = 'wl:' .. queue .. 'bell'
-  if call('LLEN', bell) == 0 then call('LPUSH', bell, '1') end
+  if redis.pcall('LLEN', bell) == 0 then call('LPUSH', bell, '1') end
 end
 
 -- Today's date in UTC.
@@ -59,10 +108,10 @@ local STATS_KEPT_S = 7776000
 local function count(queue, name, times)
   if times == 0 then return end
   local daily = queue .. name .. ':' .. today()
-  if call('INCRBY', daily, times) == times then call('EXPIRE', daily, STATS_KEPT_S) end
+  if redis.pcall('INCRBY', daily, times) == times then call('EXPIRE', daily, STATS_KEPT_S) end
   local total = redis.pcall('INCRBY', queue .. name, times)
-  -- asynq begins anew where no larger number can be written.
-  if type(total) == 'table' then call('SET', queue .. name, '1') end
+  -- asynq begins again with 1 where no larger number can be written.
+  if type(total) == 'table' and find(total.err, 'overflow', 1, true) then call('SET', queue .. name, '1') end
 end
 
 -- The list of active tasks has the newest at its head and the oldest at its tail, and what ends together mostly
@@ -211,11 +260,12 @@ local function place_of(queue, state, group)
   if state ~= 'pending' then return queue .. state end
 end
 
--- The score of a task in its place, or '' when it has none. One that a Go server is aggregating has left its group
+-- The score of a task in its place, '' when it has none, `damaged` when its place is no sorted set. One that a Go server is aggregating has left its group
 -- for a set of that server's: `held`, until the server is done or the set is over.
 local function score_of(queue, id, state, group)
   local place = place_of(queue, state, group)
-  local score = place and call('ZSCORE', place, id)
+  local score = place and redis.pcall('ZSCORE', place, id)
+  if type(score) == 'table' then return 'damaged' end
   if score or state ~= 'aggregating' then return score or '' end
   local sets = call('ZRANGE', queue .. 'aggregation_sets', 0, -1)
   for i = 1, #sets do
@@ -227,7 +277,7 @@ end
 -- A task as it stands: its id, its score, its result if wanted, and its fields. Nothing when there is none.
 local function look(queue, id, has_result)
   local key = queue .. 't:' .. id
-  local fields = call('HMGET', key, unpack(FIELDS))
+  local fields = fields_of(key, unpack(FIELDS))
   if not fields[1] or not fields[2] then return nil end
   local score = score_of(queue, id, fields[1], fields[5])
   local result = has_result and call('HGET', key, 'result')

@@ -15,14 +15,25 @@ table.sort(due, function(one, other)
   -- Of one second, as in each set: ids of windlass grow with time.
   return one[2] < other[2]
 end)
+-- Read first: what leaves its place must have another to go to.
+local tasks = {}
+if #due > 0 then call('LLEN', queue .. 'pending') end
 for i = 1, math.min(#due, limit) do
-  local score, id, place = unpack(due[i])
+  tasks[i] = fields_of(queue .. 't:' .. due[i][2], 'msg', 'group')
+  local group = tasks[i][2]
+  if group and group ~= '' then
+    call('ZCARD', queue .. 'g:' .. group)
+    call('SCARD', queue .. 'groups')
+  end
+end
+for i = 1, math.min(#due, limit) do
+  local _, id, place = unpack(due[i])
   local key = queue .. 't:' .. id
-  local message, group = unpack(call('HMGET', key, 'msg', 'group'))
+  local message, group = unpack(tasks[i], 1, 2)
   call('ZREM', queue .. place, id)
   if not message then
     -- An id without a task.
-    call('DEL', key)
+    drop_hash(key)
     skipped = skipped + 1
   elseif group and group ~= '' then
     -- asynq forgets to name the group.

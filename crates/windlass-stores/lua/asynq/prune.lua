@@ -5,6 +5,9 @@ local queue, limit = KEYS[1], tonumber(ARGV[3])
 local own, SAMPLE = 'wl:' .. queue, 20
 if not is_current(own, ARGV[2]) then return 0 end
 local done = 0
+call('HLEN', own .. 'i')
+call('ZCARD', queue .. 'archived')
+call('ZCARD', own .. 'x')
 
 local function remove(place, id, once)
   call('ZREM', queue .. place, id)
@@ -16,7 +19,7 @@ end
 -- The score of a completed task is the first whole second after its end; the exact time is in its record.
 local over = call('ZRANGEBYSCORE', queue .. 'completed', '-inf', second + 1, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #over, 2 do
-  local once, exact = unpack(call('HMGET', queue .. 't:' .. over[i], 'wl_i', 'wl_d'))
+  local once, exact = unpack(fields_of(queue .. 't:' .. over[i], 'wl_i', 'wl_d'), 1, 2)
   if kept_until(exact, over[i + 1]) <= now then remove('completed', over[i], once) end
 end
 local cancelled = call('ZRANGEBYSCORE', own .. 'x', '-inf', now, 'LIMIT', 0, limit)
@@ -31,7 +34,7 @@ end
 local next_over
 local first = call('ZRANGE', queue .. 'completed', 0, SAMPLE - 1, 'WITHSCORES')
 for i = 1, #first, 2 do
-  local at = kept_until(call('HGET', queue .. 't:' .. first[i], 'wl_d'), first[i + 1])
+  local at = kept_until(fields_of(queue .. 't:' .. first[i], 'wl_d')[1], first[i + 1])
   if not next_over or at < next_over then next_over = at end
 end
 local next_cancelled = tonumber(call('ZRANGE', own .. 'x', 0, 0, 'WITHSCORES')[2])

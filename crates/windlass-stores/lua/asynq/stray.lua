@@ -33,6 +33,7 @@ local function look_at_task(id)
     if not call('ZSCORE', queue .. 'lease', id) and call('DEL', key) == 1 then mend('ghosts') end
   elseif call('HGET', key, 'state') == 'active' and not call('ZSCORE', queue .. 'lease', id)
     and not call('LPOS', queue .. 'active', id) then
+    call('LLEN', queue .. 'pending')
     call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
     call('HDEL', key, 'wl_l')
     call('RPUSH', queue .. 'pending', id)
@@ -52,14 +53,15 @@ local function look_at_lock(lock)
   end
 end
 
+-- A damaged key is none of what is looked for here.
 for i = 2, #ARGV do
   local part = ARGV[i]
   if sub(part, 1, 2) == 'g:' then
-    look_at_group(sub(part, 3))
+    guarded(look_at_group, sub(part, 3))
   elseif sub(part, 1, 2) == 't:' then
-    look_at_task(sub(part, 3))
+    guarded(look_at_task, sub(part, 3))
   elseif sub(part, 1, 7) == 'unique:' then
-    look_at_lock(queue .. part)
+    guarded(look_at_lock, queue .. part)
   end
 end
 local reply = {}

@@ -7,10 +7,10 @@ for k = 1, #KEYS do
   call('SET', 'wl:' .. queue .. 'watch', '1', 'PX', ARGV[2])
   for i = 3, #ARGV do
     local key = queue .. 't:' .. ARGV[i]
-    local state, message, awaited = unpack(call('HMGET', key, 'state', 'msg', 'wl_a'))
+    local state, message, awaited = unpack(fields_of(key, 'state', 'msg', 'wl_a'))
     local is_open = state and message and state ~= 'archived' and state ~= 'completed'
     -- Whoever waits asks again and again.
-    if is_open and (tonumber(awaited or '0') < now + ms / 2) then call('HSET', key, 'wl_a', number(now + ms)) end
+    if is_open and ((tonumber(awaited or '0') or 0) < now + ms / 2) then call('HSET', key, 'wl_a', number(now + ms)) end
   end
 end
 return 1

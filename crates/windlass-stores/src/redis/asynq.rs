@@ -11,6 +11,7 @@ mod apply;
 mod beat;
 mod change;
 mod claim;
+mod damage;
 mod expire;
 mod foreign;
 mod insert;
@@ -56,6 +57,7 @@ use super::options::RedisOptions;
 use super::reply::Reply;
 use super::script::Call;
 use super::waiting;
+use damage::UnrecordedRuns;
 use names::Names;
 use presence::Presence;
 
@@ -79,6 +81,7 @@ struct Shared {
 struct Together {
     names: Names,
     presence: Presence,
+    unrecorded: UnrecordedRuns,
     /// Where the walk through all keys goes on.
     walk_cursor: Mutex<u64>,
 }

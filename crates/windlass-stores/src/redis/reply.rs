@@ -16,9 +16,19 @@ impl Reply {
         Self { operation, value }
     }
 
+    /// True for this number.
+    pub(crate) fn is_number(&self, number: i64) -> bool {
+        matches!(self.value, Value::Int(told) if told == number)
+    }
+
     /// True for the 0 by which duties refuse a stale term.
     pub(crate) fn is_zero(&self) -> bool {
         matches!(self.value, Value::Int(0))
+    }
+
+    /// True for exactly these bytes.
+    pub(crate) fn is_text(&self, text: &str) -> bool {
+        matches!(&self.value, Value::BulkString(bytes) if bytes == text.as_bytes())
     }
 
     pub(crate) fn list(self) -> Result<std::vec::IntoIter<Self>> {

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
 mod active;
+mod damage;
 mod fields;
 mod keeping;
 mod mending;

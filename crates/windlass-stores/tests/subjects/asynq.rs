@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_core::{ManualClock, Store, TaskId};
+use windlass_core::{ManualClock, QueueName, Store, TaskId};
 use windlass_stores::redis::RedisOptions;
 use windlass_stores::redis::asynq::AsynqStore;
 use windlass_stores::redis::driver::aio::MultiplexedConnection;
 use windlass_stores::redis::driver::{Client, cmd};
 use windlass_testkit::{RedisCluster, RedisServer, Subject};
+
+use super::documented_user::{AsynqUser, assert_not_denied};
 
 /// A prefix of its own instead of `asynq` on the server that all tests of the process share, with a clock that
 /// only the test moves.
@@ -17,6 +19,9 @@ pub(crate) struct AsynqSubject(OnRedis);
 
 /// The same on a Cluster of three nodes.
 pub(crate) struct AsynqClusterSubject(OnRedis);
+
+/// Under the rights that docs/asynq.md names.
+pub(crate) struct AsynqUserSubject(OnRedis);
 
 struct OnRedis {
     clock: Arc<ManualClock>,
@@ -63,6 +68,29 @@ impl OnRedis {
         true
     }
 
+    /// A connection to the node that has a queue, and the queue's line, and where that is put aside.
+    async fn line(&self, queue: &QueueName) -> (MultiplexedConnection, String, String) {
+        let stem = format!("{}:{{{queue}}}:", self.prefix);
+        let found = self.keys(&format!("{stem}*")).await.pop();
+        let (connection, _) = found.expect("the queue should have a key");
+        (connection, format!("{stem}pending"), format!("{stem}aside"))
+    }
+
+    async fn damage(&self, queue: &QueueName) -> bool {
+        let (mut connection, line, aside) = self.line(queue).await;
+        let mut rename = cmd("RENAME");
+        let _: () = rename.arg(&line).arg(&aside).query_async(&mut connection).await.unwrap();
+        let mut set = cmd("SET");
+        let _: () = set.arg(&line).arg("no list").query_async(&mut connection).await.unwrap();
+        true
+    }
+
+    async fn undo_damage(&self, queue: &QueueName) {
+        let (mut connection, line, aside) = self.line(queue).await;
+        let mut rename = cmd("RENAME");
+        let _: () = rename.arg(&aside).arg(&line).query_async(&mut connection).await.unwrap();
+    }
+
     async fn rows_kept(&self) -> u64 {
         let mut count = 0;
         for pattern in [":*:t:*", ":*:unique:*"] {
@@ -103,6 +131,14 @@ macro_rules! subject {
                 self.0.spoil(task).await
             }
 
+            async fn damage(&self, queue: &QueueName) -> bool {
+                self.0.damage(queue).await
+            }
+
+            async fn undo_damage(&self, queue: &QueueName) {
+                self.0.undo_damage(queue).await;
+            }
+
             async fn rows_kept(&self) -> Option<u64> {
                 Some(self.0.rows_kept().await)
             }
@@ -112,3 +148,10 @@ macro_rules! subject {
 
 subject!(AsynqSubject, RedisServer);
 subject!(AsynqClusterSubject, RedisCluster);
+subject!(AsynqUserSubject, AsynqUser);
+
+impl Drop for AsynqUserSubject {
+    fn drop(&mut self) {
+        assert_not_denied(&self.0.prefix);
+    }
+}

@@ -33,7 +33,15 @@ impl HybridSubject {
     ) -> Self {
         let prefix = RedisServer::new_prefix();
         let options = |server: &&RedisServer| RedisOptions::of_url(&server.url(&prefix)).unwrap();
-        let brokers: Vec<_> = servers.iter().map(options).collect();
+        Self::with(ledger, servers.iter().map(options).collect(), wanted).await
+    }
+
+    /// The same with these brokers.
+    pub(crate) async fn with(
+        ledger: Place,
+        brokers: Vec<RedisOptions>,
+        wanted: impl Fn(PostgresOptions) -> PostgresOptions,
+    ) -> Self {
         let store = open(wanted(ledger.options()), &brokers).await;
         Self { ledger, brokers, store }
     }

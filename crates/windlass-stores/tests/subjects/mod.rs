@@ -4,10 +4,14 @@
 
 #[cfg(feature = "redis")]
 mod asynq;
+#[cfg(feature = "redis")]
+mod documented_user;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod hybrid;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod hybrid_pair;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid_user;
 #[cfg(feature = "postgres")]
 mod pgbouncer;
 #[cfg(feature = "postgres")]
@@ -20,16 +24,18 @@ mod schema;
 mod sqlite;
 
 #[cfg(feature = "redis")]
-pub(crate) use asynq::{AsynqClusterSubject, AsynqSubject};
+pub(crate) use asynq::{AsynqClusterSubject, AsynqSubject, AsynqUserSubject};
 #[cfg(all(feature = "postgres", feature = "redis"))]
 pub(crate) use hybrid::HybridSubject;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 pub(crate) use hybrid_pair::HybridPairSubject;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+pub(crate) use hybrid_user::HybridUserSubject;
 #[cfg(feature = "postgres")]
 pub(crate) use pgbouncer::PgBouncerSubject;
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::PostgresSubject;
 #[cfg(feature = "redis")]
-pub(crate) use redis::{ClusterSubject, RedisSubject};
+pub(crate) use redis::{ClusterSubject, RedisSubject, RedisUserSubject};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::SqliteSubject;

@@ -11,12 +11,17 @@ use windlass_stores::redis::driver::{Client, cmd};
 use windlass_stores::redis::streams::StreamsStore;
 use windlass_testkit::{RedisCluster, RedisServer, Subject};
 
+use super::documented_user::{StreamsUser, assert_not_denied};
+
 /// A prefix of its own on the server that all tests of the process share, with a clock that only the
 /// test moves.
 pub(crate) struct RedisSubject(OnRedis);
 
 /// The same on a Cluster of three nodes.
 pub(crate) struct ClusterSubject(OnRedis);
+
+/// Under the rights that docs/redis.md names.
+pub(crate) struct RedisUserSubject(OnRedis);
 
 struct OnRedis {
     clock: Arc<ManualClock>,
@@ -118,3 +123,10 @@ macro_rules! subject {
 
 subject!(RedisSubject, RedisServer);
 subject!(ClusterSubject, RedisCluster);
+subject!(RedisUserSubject, StreamsUser);
+
+impl Drop for RedisUserSubject {
+    fn drop(&mut self) {
+        assert_not_denied(&self.0.prefix);
+    }
+}

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use windlass_core::store::{Applied, ApplyParams, Filter, Inserted, Refusal, Reservation};
+use windlass_core::store::{
+    Applied, ApplyParams, ClaimParams, Filter, Inserted, Quota, Refusal, Reservation,
+};
 use windlass_core::{ErrorKind, Kind, QueueName, Reason, State, TaskId};
 
 use crate::draft::{Draft, RETENTION, draft, queue};
-use crate::scene::{HOUR, SECOND, Scene, claim_of, completed, failed};
+use crate::scene::{HOUR, LEASE, MS, SECOND, Scene, claim_of, completed, failed};
 
 /// Drafts that no store may take.
 fn bad_drafts(s: &Scene) -> Vec<Draft> {
@@ -228,4 +230,90 @@ pub async fn an_unreadable_record_does_not_stop_an_apply_or_a_list(s: Scene) {
         let seen = listed.iter().any(|record| record.id == *id);
         assert!(seen, "the list leaves out {id}");
     }
+}
+
+/// Submits this many tasks to a queue that is served first, and to one behind it.
+async fn two_queues(s: &Scene, count: usize) -> (Vec<TaskId>, Vec<TaskId>) {
+    let drafts = |name: &'static str| std::iter::repeat_n(draft().queue(name), count);
+    (s.submit_all(drafts("damaged")).await, s.submit_all(drafts("sound")).await)
+}
+
+pub async fn a_damaged_queue_does_not_stop_claims_from_others(s: Scene) {
+    let (damaged, sound) = two_queues(&s, 2).await;
+    if !s.damage("damaged").await {
+        return;
+    }
+    let worker = s.worker().await;
+    let claimed = s.claim_from(&worker, &["damaged", "sound"], 9).await;
+    let ids: Vec<_> = claimed.iter().map(|task| task.id.clone()).collect();
+    assert_eq!(ids, sound, "the sound queue is served");
+    // The claim behind an apply, too.
+    let more = s.submit(draft().queue("sound")).await;
+    let claim = claim_of(&worker, 9);
+    let quotas = ["damaged", "sound"].map(|name| Quota::of(queue(name), 9));
+    let params = ApplyParams {
+        worker: worker.clone(),
+        transitions: claimed.iter().map(|task| s.transition(task, completed())).collect(),
+        then_claim: Some(ClaimParams { quotas: quotas.into(), ..claim }),
+    };
+    let reply = s.store.apply(params).await.unwrap();
+    assert_eq!(reply.outcomes, [Applied::Applied(State::Completed); 2]);
+    let next: Vec<_> = reply.claim.unwrap().unwrap().tasks;
+    assert_eq!(next.iter().map(|task| &task.id).collect::<Vec<_>>(), [&more]);
+    s.undo_damage("damaged").await;
+    let later = s.claim_from(&worker, &["damaged"], 9).await;
+    let ids: Vec<_> = later.into_iter().map(|task| task.id).collect();
+    assert_eq!(ids, damaged, "nothing of the damaged queue is lost");
+}
+
+pub async fn a_damaged_queue_does_not_stop_reports_and_beats_of_others(s: Scene) {
+    two_queues(&s, 2).await;
+    let worker = s.worker().await;
+    let mut tasks = s.claim_from(&worker, &["damaged"], 2).await;
+    tasks.extend(s.claim_from(&worker, &["sound"], 2).await);
+    s.submit(draft().queue("damaged")).await;
+    if !s.damage("damaged").await {
+        return;
+    }
+    s.advance(LEASE / 2);
+    s.beat(&worker).await;
+    s.advance(LEASE / 2 + MS);
+    for ending in [completed(), failed("boom")] {
+        let (damaged, sound) = (tasks.remove(0), tasks.remove(tasks.len() - 1));
+        let state = if ending == completed() { State::Completed } else { State::Retrying };
+        let batch = [&damaged, &sound].map(|task| s.transition(task, ending.clone()));
+        let outcomes = s.apply(&worker, batch.into()).await;
+        assert_eq!(outcomes[1], Applied::Applied(state), "the sound one of {outcomes:?}");
+    }
+    s.undo_damage("damaged").await;
+    // Whatever was recorded of the damaged queue, none of its tasks is held by a worker that is done with it.
+    s.beat(&worker).await;
+    assert_eq!(s.count("damaged", State::Running).await, 0);
+}
+
+pub async fn a_damaged_queue_does_not_stop_reads_and_upkeep_of_others(s: Scene) {
+    let (_, sound) = two_queues(&s, 1).await;
+    let worker = s.worker().await;
+    let later = s.submit(draft().queue("sound").after(SECOND)).await;
+    s.take(&worker, &sound[0]).await;
+    if !s.damage("damaged").await {
+        return;
+    }
+    assert_eq!(s.count("sound", State::Running).await, 1);
+    assert_eq!(s.count("sound", State::Scheduled).await, 1);
+    let listed = s.list(Filter::default()).await;
+    for id in [&sound[0], &later] {
+        assert!(listed.iter().any(|record| record.id == *id), "the list leaves out {id}");
+        s.record(id).await;
+    }
+    s.store.workers().await.unwrap();
+    s.advance(SECOND);
+    s.promote().await;
+    s.expect(&later, State::Pending, "its time has come").await;
+    s.lose_all_workers().await;
+    s.expect(&sound[0], State::Pending, "its worker was lost").await;
+    s.prune().await;
+    s.tend().await;
+    s.undo_damage("damaged").await;
+    assert_eq!(s.count("damaged", State::Pending).await, 1, "nothing was lost");
 }

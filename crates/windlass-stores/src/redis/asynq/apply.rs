@@ -4,15 +4,14 @@ use std::collections::HashMap;
 
 use futures_util::future::join_all;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
-use windlass_core::{Epoch, Error, QueueName, Result, State, TaskId, Transition};
+use windlass_core::{Epoch, Error, QueueName, Result, State, TaskId, Transition, WorkerId};
 
 use super::claim::is_served;
 use super::moves::{Reported, RunEnd};
 use super::record::{Done, Own};
 use super::row::Row;
-use super::{AT_ONCE, Shared, scripts};
+use super::{AT_ONCE, Shared, damage, scripts};
 use crate::redis::asking::{Asking, Claiming, LeaseKnown};
-use crate::redis::error::strange;
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, Sort, next};
 use crate::redis::script::Call;
@@ -30,6 +29,7 @@ const LOST: Applied = Applied::Refused(Refusal::LeaseLost);
 #[derive(Clone, Copy)]
 struct Report<'a> {
     at: usize,
+    worker: &'a WorkerId,
     transition: &'a Transition,
 }
 
@@ -49,7 +49,7 @@ struct Behind {
 impl Shared {
     pub(super) async fn apply(&self, params: &ApplyParams, mark: WakeMark) -> Result<ApplyReply> {
         let mut outcomes = vec![GONE; params.transitions.len()];
-        let waves = waves(&params.transitions);
+        let waves = waves(params);
         let (last_wave, earlier) = match waves.split_last() {
             Some((last, earlier)) => (&last[..], earlier),
             None => (&[][..], &[][..]),
@@ -153,7 +153,13 @@ impl Shared {
             let claimed = next(&mut reply, "apply")?;
             let mut news = News::default();
             for group in groups {
-                let told = group.read(next(&mut reply, "apply")?)?;
+                let told = match group.read(next(&mut reply, "apply")?)? {
+                    Ok(told) => told,
+                    Err(why) => {
+                        damage::log(group.queue, &why);
+                        group.reports.iter().map(|report| self.refuse_unrecorded(report)).collect()
+                    }
+                };
                 for (report, outcome) in group.reports.iter().zip(told) {
                     if matches!(outcome, Applied::Applied(_)) {
                         let task = &report.transition.lease.task;
@@ -180,48 +186,75 @@ impl Shared {
         }
         let mut missing = Vec::new();
         for (queue, reports) in by_queue {
-            let by_id: HashMap<&TaskId, Report<'_>> =
-                reports.iter().map(|report| (&report.transition.lease.task, *report)).collect();
-            let ids: Vec<_> = by_id.keys().map(|id| (*id).clone()).collect();
-            let (now, rows) = self.look(queue, &ids).await?;
-            // One that is gone when it is looked at again is neither judged nor placed: it stays gone.
-            let is_missing = |report: &&Report<'_>| {
-                !rows.iter().any(|row| row.id == report.transition.lease.task)
-            };
-            missing.extend(reports.iter().filter(is_missing).copied());
-            let judged = parking_lot::Mutex::new(HashMap::new());
-            let placed = self
-                .decide_at(now, rows, None, |row, now, error_bytes_max| {
-                    let Report { at, transition } = by_id[&row.id];
-                    let epoch = transition.lease.epoch;
-                    let refused = if row.is_applied(epoch) {
-                        Some(Applied::Already)
-                    } else if !row.is_own_run() || row.epoch() != Some(epoch) {
-                        Some(LOST)
-                    } else {
-                        None
-                    };
-                    if let Some(refused) = refused {
-                        judged.lock().insert(at, refused);
-                        return None;
-                    }
-                    let state = transition.chosen_state(row.is_cancel_requested);
-                    let applied =
-                        Some(Reported { took: transition.took, retention: transition.retention });
-                    let end = RunEnd { state, step: transition.next.clone(), applied };
-                    Some(row.end_run(now, end, error_bytes_max))
-                })
-                .await?;
-            for (at, refused) in judged.into_inner() {
-                outcomes[at] = refused;
-            }
-            for placed in placed {
-                if let Some(Some(state)) = placed.state {
-                    outcomes[by_id[&placed.id].at] = Applied::Applied(state);
-                }
+            let applied = self.apply_others_in(queue, &reports, outcomes).await;
+            match damage::skip(queue, applied)? {
+                Some(not_there) => missing.extend(not_there),
+                None => reports.iter().for_each(|report| {
+                    outcomes[report.at] = self.refuse_unrecorded(report);
+                }),
             }
         }
         self.judge_elsewhere(&missing, outcomes).await
+    }
+
+    /// The same in one queue; answers which tasks are not there.
+    async fn apply_others_in<'a>(
+        &self,
+        queue: &QueueName,
+        reports: &[Report<'a>],
+        outcomes: &mut [Applied],
+    ) -> Result<Vec<Report<'a>>> {
+        let by_id: HashMap<&TaskId, Report<'_>> =
+            reports.iter().map(|report| (&report.transition.lease.task, *report)).collect();
+        let ids: Vec<_> = by_id.keys().map(|id| (*id).clone()).collect();
+        let (now, rows) = self.look(queue, &ids).await?;
+        // One that is gone when it is looked at again is neither judged nor placed: it stays gone.
+        let is_missing =
+            |report: &&Report<'_>| !rows.iter().any(|row| row.id == report.transition.lease.task);
+        let missing = reports.iter().filter(is_missing).copied().collect();
+        let judged = parking_lot::Mutex::new(HashMap::new());
+        let placed = self
+            .decide_at(now, rows, None, |row, now, error_bytes_max| {
+                let report = by_id[&row.id];
+                let Report { at, transition, .. } = report;
+                let epoch = transition.lease.epoch;
+                let refused = if row.is_applied(epoch) {
+                    Some(Applied::Already)
+                } else if row.is_damaged() {
+                    Some(self.refuse_unrecorded(&report))
+                } else if !row.is_own_run() || row.epoch() != Some(epoch) {
+                    Some(LOST)
+                } else {
+                    None
+                };
+                if let Some(refused) = refused {
+                    judged.lock().insert(at, refused);
+                    return None;
+                }
+                let state = transition.chosen_state(row.is_cancel_requested);
+                let applied =
+                    Some(Reported { took: transition.took, retention: transition.retention });
+                let end = RunEnd { state, step: transition.next.clone(), applied };
+                Some(row.end_run(now, end, error_bytes_max))
+            })
+            .await?;
+        for (at, refused) in judged.into_inner() {
+            outcomes[at] = refused;
+        }
+        for placed in placed {
+            if let Some(Some(state)) = placed.state {
+                outcomes[by_id[&placed.id].at] = Applied::Applied(state);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Refuses a report of a damaged queue, where nothing can be recorded; its task is given back when the queue
+    /// is repaired.
+    fn refuse_unrecorded(&self, report: &Report<'_>) -> Applied {
+        let Transition { queue, lease, .. } = report.transition;
+        self.unrecorded.add(report.worker, queue, lease.clone());
+        LOST
     }
 
     /// Judges reports of tasks that are not in the queue that they name: none of them can be valid.
@@ -285,18 +318,19 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What the script says of each.
-    fn read(&self, told: Reply) -> Result<Vec<Applied>> {
-        match told.sort()? {
-            Sort::Number(1) => Ok(vec![Applied::Applied(State::Completed); self.reports.len()]),
-            Sort::List(mut told) => {
-                let judged = |report: &Report<'_>| {
-                    judge(report.transition.lease.epoch, next(&mut told, "apply")?.sort()?)
-                };
-                self.reports.iter().map(judged).collect()
-            }
-            Sort::Number(_) | Sort::Bytes(_) => Err(strange("apply")),
+    /// What the script says of each, or why nothing is recorded in a damaged queue.
+    fn read(&self, told: Reply) -> Result<std::result::Result<Vec<Applied>, String>> {
+        if told.is_number(1) {
+            return Ok(Ok(vec![Applied::Applied(State::Completed); self.reports.len()]));
         }
+        let mut told = match damage::read(told)? {
+            Ok(told) => told,
+            Err(why) => return Ok(Err(why)),
+        };
+        let judged = |report: &Report<'_>| {
+            judge(report.transition.lease.epoch, next(&mut told, "apply")?.sort()?)
+        };
+        self.reports.iter().map(judged).collect::<Result<_>>().map(Ok)
     }
 }
 
@@ -317,7 +351,8 @@ fn judge(epoch: Epoch, told: Sort) -> Result<Applied> {
 }
 
 /// Splits reports so that no task is twice in one wave, in their order.
-fn waves(transitions: &[Transition]) -> Vec<Vec<Report<'_>>> {
+fn waves(params: &ApplyParams) -> Vec<Vec<Report<'_>>> {
+    let ApplyParams { worker, transitions, .. } = params;
     let mut waves: Vec<Vec<_>> = Vec::new();
     let mut counts: HashMap<&TaskId, usize> = HashMap::with_capacity(transitions.len());
     for (at, transition) in transitions.iter().enumerate() {
@@ -325,7 +360,7 @@ fn waves(transitions: &[Transition]) -> Vec<Vec<Report<'_>>> {
         if waves.len() <= *wave {
             waves.push(Vec::with_capacity(transitions.len()));
         }
-        waves[*wave].push(Report { at, transition });
+        waves[*wave].push(Report { at, worker, transition });
         *wave += 1;
     }
     waves

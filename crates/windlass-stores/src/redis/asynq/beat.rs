@@ -13,9 +13,9 @@ use windlass_core::{Epoch, Error, Lease, QueueName, Result, TaskId, Timestamp, W
 
 use super::moves::RunEnd;
 use super::row::{Row, second_of};
-use super::{AT_ONCE, Shared, scripts};
+use super::{AT_ONCE, Shared, damage, scripts};
 use crate::redis::fleet::{Registered, stale_term};
-use crate::redis::reply::next;
+use crate::redis::reply::{Reply, next};
 use crate::redis::rounds::Rounds;
 use crate::wakes::News;
 
@@ -45,6 +45,7 @@ impl Shared {
         if !is_known {
             self.register_again().await?;
         }
+        self.give_back_unrecorded(&beat.worker).await?;
         let cancels = self.renew(beat, &queues, now).await?;
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
         if let Some(known) = &beat.held {
@@ -110,8 +111,14 @@ impl Shared {
                 call.add(json);
             }
         }
-        let read = |told: crate::redis::reply::Reply| {
-            let mut parts = told.list()?;
+        let read = |(asked, told): (&Asked<'_>, Reply)| {
+            let mut parts = match damage::read(told)? {
+                Ok(parts) => parts,
+                Err(why) => {
+                    damage::log(asked.queue, &why);
+                    return Ok((String::new(), Vec::new()));
+                }
+            };
             let cursor = next(&mut parts, "beat")?.text()?;
             let mut stopped = Vec::new();
             while let (Some(id), Some(number)) = (parts.next(), parts.next()) {
@@ -119,7 +126,7 @@ impl Shared {
             }
             Ok((cursor, stopped))
         };
-        self.ask(call).await?.list()?.map(read).collect()
+        chunk.iter().zip(self.ask(call).await?.list()?).map(read).collect()
     }
 
     fn progress_json(&self, report: &ProgressReport, now: Timestamp) -> String {
@@ -140,13 +147,17 @@ impl Shared {
         queues: &[QueueName],
     ) -> Result<(Vec<Lease>, Vec<TaskId>)> {
         let named: HashSet<_> = known.leases.iter().collect();
-        let (mut valid, mut given_back) = (HashSet::new(), Vec::new());
+        let (mut valid, mut given_back, mut has_damage) = (HashSet::new(), Vec::new(), false);
         let search = Search { is_lost: false, term: None };
         for queue in queues {
             let mut cursor = String::new();
             loop {
-                let (now, next_cursor, rows) =
-                    self.held_page(queue, worker, &cursor, AT_ONCE, search).await?;
+                let page = self.held_page(queue, worker, &cursor, AT_ONCE, search).await;
+                // What a damaged queue holds is not known: nothing there counts as lost.
+                let Some((now, next_cursor, rows)) = damage::skip(queue, page)? else {
+                    has_damage = true;
+                    break;
+                };
                 let is_unknown = |row: &Row| {
                     let is_named = row.lease().is_some_and(|lease| named.contains(&lease));
                     let age = row.claim.as_ref().map(|claim| now.since(claim.claimed_at));
@@ -161,12 +172,13 @@ impl Shared {
                 }
             }
         }
-        let lost = known.leases.iter().filter(|lease| !valid.contains(*lease)).cloned().collect();
+        let is_lost = |lease: &&Lease| !has_damage && !valid.contains(*lease);
+        let lost = known.leases.iter().filter(is_lost).cloned().collect();
         Ok((lost, given_back))
     }
 
     /// Gives tasks back that a worker still holds by these claims.
-    async fn give_back(
+    pub(super) async fn give_back(
         &self,
         now: Timestamp,
         rows: Vec<Row>,
@@ -222,22 +234,35 @@ impl Shared {
 
     pub(super) async fn leave(&self, worker: &WorkerId) -> Result<u64> {
         let queues = self.fleet.end_worker(worker).await?;
-        let mut count = 0;
-        let search = Search { is_lost: true, term: None };
+        self.unrecorded.forget(worker);
+        let (mut count, mut is_clean) = (0, true);
         for queue in queues {
-            let mut rounds = Rounds::default();
-            loop {
-                let (now, next_cursor, rows) =
-                    self.held_page(&queue, worker, &rounds.cursor, AT_ONCE, search).await?;
-                if rounds.is_clean_after(next_cursor, !rows.is_empty()) {
-                    break;
-                }
-                count += self.give_back(now, rows, worker).await?.len() as u64;
+            let given_back = self.leave_queue(&queue, worker).await;
+            match damage::skip(&queue, given_back)? {
+                Some(given_back) => count += given_back,
+                None => is_clean = false,
             }
         }
-        self.fleet.forget_unclean(worker).await?;
+        // What it holds in a damaged queue is taken back by the leader, when that queue is repaired.
+        if is_clean {
+            self.fleet.forget_unclean(worker).await?;
+        }
         self.hide(worker).await;
         Ok(count)
+    }
+
+    /// Gives back what a worker holds in a queue, and refuses it everything there from now on.
+    async fn leave_queue(&self, queue: &QueueName, worker: &WorkerId) -> Result<u64> {
+        let search = Search { is_lost: true, term: None };
+        let (mut rounds, mut count) = (Rounds::default(), 0);
+        loop {
+            let (now, next_cursor, rows) =
+                self.held_page(queue, worker, &rounds.cursor, AT_ONCE, search).await?;
+            if rounds.is_clean_after(next_cursor, !rows.is_empty()) {
+                return Ok(count);
+            }
+            count += self.give_back(now, rows, worker).await?.len() as u64;
+        }
     }
 
     pub(super) async fn order(&self, order: &Order) -> Result<()> {

@@ -9,7 +9,7 @@ use windlass_core::{Claimed, Priority, QueueName, Result, State, Timestamp, When
 use super::moves::RunEnd;
 use super::record::ClaimMark;
 use super::row::{Given, Row};
-use super::{Shared, scripts};
+use super::{Shared, damage, scripts};
 use crate::redis::asking::{self, Answers, Asking, Claiming, LeaseKnown};
 use crate::redis::fleet::Fleet;
 use crate::redis::reply::next;
@@ -38,7 +38,12 @@ impl Claiming for Shared {
         now: Timestamp,
         mut parts: Answers,
     ) -> Result<Vec<Row>> {
-        let number = next(&mut parts, "claim")?.number()?.unsigned_abs();
+        let number = next(&mut parts, "claim")?.number()?;
+        if number < 0 {
+            damage::log(queue, &next(&mut parts, "claim")?.text()?);
+            return Ok(Vec::new());
+        }
+        let number = number.unsigned_abs();
         let mut rows = Vec::new();
         while let Some(key) = parts.next() {
             let key = key.text()?;

@@ -9,7 +9,7 @@ use windlass_core::{QueueName, Result, Timestamp, WorkerId};
 use super::beat::Search;
 use super::moves::RunEnd;
 use super::row::{Place, Row};
-use super::{AT_ONCE, Shared, scripts};
+use super::{AT_ONCE, Shared, damage, scripts};
 use crate::redis::fleet::stale_term;
 use crate::redis::reply::next;
 use crate::redis::rounds::Rounds;
@@ -19,17 +19,23 @@ impl Shared {
         let begun = self.fleet.begin(duty, "expire").await?;
         let mut report = DutyReport { next_due: begun.next_due, ..DutyReport::default() };
         for worker in &begun.unclean {
+            let mut is_clean = true;
             for queue in &begun.queues {
-                self.empty(queue, worker, duty, &mut report).await?;
+                let emptied = self.empty(queue, worker, duty, &mut report).await;
+                is_clean &= damage::skip(queue, emptied)?.is_some();
                 if report.has_more {
                     return Ok(report);
                 }
             }
-            self.fleet.forget_unclean(worker).await?;
+            // It may hold tasks in a damaged queue: the next sweep looks again.
+            if is_clean {
+                self.fleet.forget_unclean(worker).await?;
+            }
             self.hide(worker).await;
         }
         for queue in &begun.queues {
-            self.recover(queue, duty, &mut report).await?;
+            let recovered = self.recover(queue, duty, &mut report).await;
+            damage::skip(queue, recovered)?;
         }
         Ok(report)
     }

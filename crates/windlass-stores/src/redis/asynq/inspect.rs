@@ -3,8 +3,8 @@
 use windlass_core::Result;
 use windlass_core::store::{Depth, Finding, Inspection, Severity};
 
-use super::Shared;
 use super::tend::Sweep;
+use super::{Shared, damage};
 use crate::redis::server::ServerFacts;
 
 impl Shared {
@@ -25,10 +25,12 @@ impl Shared {
         inspection.version.clone_from(&facts.version);
         inspection.findings = self.fleet.promises(&facts);
         for queue in self.all_queues().await? {
+            inspection.findings.extend(self.find_damage(&queue).await?);
             if depth == Depth::Repair {
-                self.sweep_all_of(&queue, Sweep::Mend).await?;
+                damage::skip(&queue, self.sweep_all_of(&queue, Sweep::Mend).await)?;
             }
-            let found = self.sweep_all_of(&queue, Sweep::Count).await?;
+            let found = self.sweep_all_of(&queue, Sweep::Count).await;
+            let Some(found) = damage::skip(&queue, found)? else { continue };
             if found.count() > 0 {
                 inspection.findings.push(Finding {
                     severity: Severity::Problem,

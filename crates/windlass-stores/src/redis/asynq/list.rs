@@ -8,7 +8,7 @@ use windlass_core::store::{Filter, ListParams, Page, Parts};
 use windlass_core::{Error, QueueName, Result, State, Timestamp};
 
 use super::row::Row;
-use super::{AT_ONCE, Shared, scripts};
+use super::{AT_ONCE, Shared, damage, scripts};
 use crate::reading::{SCAN_MAX, matches};
 use crate::redis::reply::next;
 
@@ -93,10 +93,9 @@ impl Shared {
         while at.s < ORDER.len() {
             if filter.states.is_empty() || filter.states.contains(&ORDER[at.s]) {
                 for leg in self.legs(&queues, &at).await? {
-                    let is_full = self
-                        .walk_leg(&leg, &mut at, filter, limit, &mut scanned, &mut walk)
-                        .await?;
-                    if is_full {
+                    let is_full =
+                        self.walk_leg(&leg, &mut at, filter, limit, &mut scanned, &mut walk).await;
+                    if damage::skip(&leg.queue, is_full)?.unwrap_or(false) {
                         walk.next_cursor = Some(at.write());
                         return Ok(walk);
                     }
@@ -117,7 +116,8 @@ impl Shared {
             match ORDER[at.s] {
                 State::Scheduled => {
                     legs.push(leg("scheduled"));
-                    legs.extend(self.groups(queue).await?.iter().map(|group| leg(group)));
+                    let groups = damage::skip(queue, self.groups(queue).await)?;
+                    legs.extend(groups.unwrap_or_default().iter().map(|group| leg(group)));
                 }
                 State::Retrying => legs.push(leg("retry")),
                 State::Pending => legs.push(leg("pending")),

@@ -3,7 +3,7 @@
 use windlass_core::store::{Duty, DutyReport};
 use windlass_core::{QueueName, Result};
 
-use super::{AT_ONCE, Shared, scripts};
+use super::{AT_ONCE, Shared, damage, scripts};
 use crate::redis::fleet::stale_term;
 use crate::redis::reply::{Reply, next};
 use crate::redis::script::Script;
@@ -31,7 +31,8 @@ impl Shared {
         for queue in queues {
             loop {
                 let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
-                let mut parts = self.sweep_queue(duty, queue, script, left).await?;
+                let swept = self.sweep_queue(duty, queue, script, left).await;
+                let Some(mut parts) = damage::skip(queue, swept)? else { break };
                 let _now = next(&mut parts, script.name)?;
                 let done = next(&mut parts, script.name)?.number()?.unsigned_abs();
                 let has_more = next(&mut parts, script.name)?.number()? == 1;

@@ -6,7 +6,7 @@ use futures_util::future::try_join_all;
 use windlass_core::store::{GetParams, QueueRecord, StateCounts, WorkerRecord};
 use windlass_core::{Priority, QueueName, Result, State, TaskId, TaskRecord, WorkerId};
 
-use super::{Shared, scripts};
+use super::{Shared, damage, scripts};
 use crate::redis::reply::{Reply, next};
 
 /// Most queues in one call.
@@ -101,6 +101,10 @@ fn read_queue(name: QueueName, told: Reply) -> Result<QueueRecord> {
         if state == State::Pending {
             pending[usize::from(Priority::Normal.as_number())] = count;
         }
+    }
+    let damage = next(&mut parts, "queues")?.text()?;
+    if !damage.is_empty() {
+        damage::log(&name, &damage);
     }
     Ok(QueueRecord { name, is_paused, counts, pending, oldest_pending_at })
 }

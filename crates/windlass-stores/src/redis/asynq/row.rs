@@ -9,6 +9,7 @@ use windlass_core::state::Held;
 use windlass_core::task::Progress;
 use windlass_core::{Epoch, Lease, QueueName, Result, State, TaskId, Timestamp};
 
+use super::damage::DAMAGED;
 use super::message::TaskMessage;
 use super::record::{ClaimMark, Done, MAX_CRASHES, Own};
 use crate::redis::reply::{Reply, next};
@@ -200,6 +201,11 @@ impl Row {
             Place::Archived => State::DeadLetter,
             Place::Completed => State::Completed,
         }
+    }
+
+    /// True when its place is a key of another type, so that nothing can be done with it.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.score == DAMAGED
     }
 
     /// True while a Go server is aggregating it.

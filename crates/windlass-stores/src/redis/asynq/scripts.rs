@@ -24,6 +24,7 @@ scripts! {
     CANCEL = "cancel";
     CHANGE = "change";
     CLAIM = CLAIMING + "claim";
+    DAMAGE = "damage";
     HELD = "held";
     INSERT = "insert";
     LIST = "list";

@@ -5,7 +5,7 @@
 use windlass_core::store::{Duty, DutyReport, Term};
 use windlass_core::{QueueName, Result};
 
-use super::{Shared, scripts};
+use super::{Shared, damage, scripts};
 use crate::redis::fleet::stale_term;
 use crate::redis::reply::next;
 
@@ -55,10 +55,13 @@ impl Shared {
         let mut report = DutyReport::default();
         for queue in &begun.queues {
             let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
-            let mut parts = self.sweep_queue(duty, queue, &scripts::TEND, left).await?;
-            report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
-            report.has_more |= next(&mut parts, "tend")?.number()? == 1;
-            let found = self.mend(queue, Some(duty.term), Sweep::Mend, STEPS).await?;
+            let swept = self.sweep_queue(duty, queue, &scripts::TEND, left).await;
+            if let Some(mut parts) = damage::skip(queue, swept)? {
+                report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
+                report.has_more |= next(&mut parts, "tend")?.number()? == 1;
+            }
+            let found = self.mend(queue, Some(duty.term), Sweep::Mend, STEPS).await;
+            let Some(found) = damage::skip(queue, found)? else { continue };
             if found.count() > 0 {
                 let what = found.in_words();
                 tracing::warn!(%queue, what, "what was half done in redis was put right");
