@@ -8,6 +8,7 @@ mod artifact;
 mod bench;
 mod check;
 mod events;
+mod fleet;
 mod fuzz_api;
 mod ground;
 mod metadata;
@@ -48,6 +49,9 @@ enum Chore {
     Picture,
     /// Have very many clients follow live events under load; prints one JSON verdict for each store.
     Events(events::Args),
+    /// Run hundreds of worker processes on one store, idle, in a burst, restarted and without their leader; prints one
+    /// JSON verdict.
+    Fleet(fleet::Args),
     /// Measure: runs `windlass bench` as a release build.
     Bench(bench::Args),
 }
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Chore::FuzzApi(args) => fuzz_api::run(&args),
         Chore::Picture => picture::run(),
         Chore::Events(args) => events::run(&args),
+        Chore::Fleet(args) => fleet::run(&args),
         Chore::Bench(args) => bench::run(&args),
     };
     match done {

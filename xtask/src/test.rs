@@ -126,7 +126,16 @@ fn run_tortures(product: &Path) -> Summary {
     let mut summary = run_power_cuts();
     summary += run_processes(product);
     summary += run_events(product);
+    summary += run_fleet(product);
     summary
+}
+
+/// A dozen processes, whose connections and tasks are counted; `cargo xtask fleet` has two hundred.
+fn run_fleet(product: &Path) -> Summary {
+    let product = product.display().to_string();
+    let few = ["--processes", "12", "--idle", "3", "--burst", "5", "--untimed"];
+    let words: Vec<_> = few.into_iter().chain(["--binary", &product]).collect();
+    run_chore("fleet", &words)
 }
 
 /// Few clients for a few seconds; `cargo xtask events` has a thousand.

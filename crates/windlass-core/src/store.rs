@@ -39,7 +39,9 @@ pub use claim::{Claim, ClaimParams, PrioritySet, Quota};
 pub use document::{AUDIT, Audit, DocQuery, Document, SaveDoc, Saved};
 pub use insert::{Inserted, Reservation};
 pub use lead::{Bid, Duty, DutyReport, Leadership, Term};
-pub use live::{BROADCAST_BYTES_MAX, Broadcast, BroadcastStream, WaitParams, Wake, WakeMark};
+pub use live::{
+    BROADCAST_BYTES_MAX, Broadcast, BroadcastStream, IdlePoll, WaitParams, Wake, WakeMark,
+};
 pub use presence::{
     Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
 };
@@ -134,6 +136,10 @@ pub trait Store: Any + Send + Sync {
     /// Terms grow with every new holding, also of the same holder, across restarts
     /// (`max(last + 1, clock in ms)`). A holder that seeks again while it leads gets its term
     /// again. A renewal after the term has run out is refused even if nobody else leads.
+    ///
+    /// A seek while another leads only reads, takes no lock and waits for nobody. A seek that meets
+    /// another bid, or a step of the last leader, may answer that it follows nobody: seek again in a
+    /// moment. Renewals and duties of a leader never wait for those who seek.
     async fn lead(&self, bid: Bid) -> Result<Leadership>;
 
     /// Moves scheduled and retrying tasks whose time has come to pending, the longest due first.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use windlass_core::store::{ClaimParams, WaitParams, Wake};
+use windlass_core::store::{ClaimParams, IdlePoll, WaitParams, Wake};
 use windlass_core::{Claimed, Ending};
 
 use crate::intake::Waiting;
@@ -111,12 +111,13 @@ impl Processor {
     async fn wait_for_work(&self, since: windlass_core::store::WakeMark) {
         let station = &self.station;
         let queues = Arc::clone(&station.queues.borrow());
+        let worker = &station.client.config().worker;
         let params = WaitParams {
-            orders: None,
             queues: queues.weighted.iter().map(|(name, _)| name.clone()).collect(),
             since: Some(since),
-            tasks: Vec::new(),
             at_most: WAIT_AT_MOST,
+            idle_poll: IdlePoll { min: worker.idle_poll_min, max: worker.idle_poll_max },
+            ..WaitParams::default()
         };
         match station.store.wait(params).await {
             Ok(Wake::Work | Wake::Finished(_) | Wake::Orders | Wake::TimedOut) => {}

@@ -266,7 +266,7 @@ impl Store for HybridStore {
             // Apart: a beat must not wait for locks. Who waits at brokers would wait in vain if nothing
             // filled them.
             tokio::spawn(async move {
-                if let Err(error) = ledger.use_brokers(names).await {
+                if let Err(error) = ledger.use_brokers_if_unsaid(names).await {
                     let error = error.chain();
                     tracing::warn!(error, "the database was not told that brokers are in use");
                 }

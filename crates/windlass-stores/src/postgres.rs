@@ -16,6 +16,7 @@ mod change;
 mod claim;
 mod digest;
 mod document;
+mod ended;
 mod error;
 mod expire;
 mod generation;
@@ -60,7 +61,9 @@ use windlass_core::store::{
     QueueRecord, RETENTION_DEFAULT, Reservation, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
 use windlass_core::unique::UniqueScope;
-use windlass_core::{Error, NewTask, Result, Store, TaskId, TaskRecord, Timestamp, WorkerId};
+use windlass_core::{
+    Error, ErrorKind, NewTask, Result, Store, TaskId, TaskRecord, Timestamp, WorkerId,
+};
 
 pub use generation::GenerationRules;
 pub use options::{PostgresOptions, Trust};
@@ -71,15 +74,15 @@ pub use within::{Bell, Connection};
 
 use crate::broadcasts::{self, Broadcasts};
 use crate::wakes::Wakes;
+use ended::EndLookups;
 use names::Names;
 use news::Herald;
-use pool::{Link, Pool, to_the_end, transaction};
+use pool::{HEARTBEATS_MAX, Link, Pool, TRANSACTIONS_MAX, to_the_end, transaction};
 use session::{Purpose, Session};
 
-/// How long a wait trusts hints before it looks by itself: while it hears others, and otherwise.
-const LOOK_EVERY_LISTENING: Duration = Duration::from_secs(1);
-const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+/// How long a wait for work trusts hints before it looks by itself, while it hears others. A NOTIFY can be
+/// lost only with the connection that would hear it, and whoever notifies nobody is noticed by the leader.
+const LOOK_EVERY_LISTENING: Duration = Duration::from_secs(10);
 
 /// A store in a PostgreSQL database.
 #[derive(Clone)]
@@ -101,6 +104,10 @@ struct Shared {
     pool: Pool,
     /// For submits that wait for a key of someone's open transaction.
     patient: Pool,
+    /// For heartbeats: whatever else goes on, no worker is lost for want of a connection.
+    heartbeats: Pool,
+    end_lookups: EndLookups,
+    opened_at: Instant,
     queues: Names,
     kinds: Names,
     block: Mutex<reserve::Block>,
@@ -142,8 +149,11 @@ impl PostgresStore {
             submits: Link::new(Arc::clone(&options), Purpose::Hot, forgetting(this)),
             work: Link::new(Arc::clone(&options), Purpose::Hot, forgetting(this)),
             telling: Link::new(Arc::clone(&options), Purpose::News, || {}),
-            pool: Pool::new(Arc::clone(&options)),
-            patient: Pool::new(Arc::clone(&options)),
+            pool: Pool::new(Arc::clone(&options), TRANSACTIONS_MAX),
+            patient: Pool::new(Arc::clone(&options), TRANSACTIONS_MAX),
+            heartbeats: Pool::new(Arc::clone(&options), HEARTBEATS_MAX),
+            end_lookups: EndLookups::default(),
+            opened_at: Instant::now(),
             queues: Names::of_queues(),
             kinds: Names::of_kinds(),
             block: Mutex::default(),
@@ -218,39 +228,64 @@ impl Shared {
     async fn wait(&self, params: &WaitParams) -> Result<Wake> {
         self.listen();
         let started = Instant::now();
-        let mut pause = LOOK_EVERY_MIN;
+        let mut looks = 0;
         loop {
             let left = params.at_most.saturating_sub(started.elapsed());
-            let longest = match self.is_listening() && params.tasks.is_empty() {
-                true => LOOK_EVERY_LISTENING,
-                false => pause,
-            };
+            let longest = self.look_after(params, looks);
             let at_most = left.min(longest);
-            let ended = async |tasks: Vec<TaskId>| {
-                let held = self.pool.get().await?;
-                let ended = read::ended(&held.session, &tasks).await;
-                held.back();
-                ended
-            };
+            let ended = async |tasks: Vec<TaskId>| self.ended(tasks).await;
             let wake = self.wakes.wait(WaitParams { at_most, ..params.clone() }, ended).await?;
             if wake != Wake::TimedOut || left <= longest {
                 return Ok(wake);
             }
-            let looks = !params.queues.is_empty() && self.options.is_looked_for();
-            if looks && self.has_work(params).await? {
+            let is_polled = !params.queues.is_empty() && self.options.is_looked_for();
+            if is_polled && self.has_work(params).await? {
                 return Ok(Wake::Work);
             }
-            let spread = pause.mul_f64(0.5 + fastrand::f64());
-            pause = (pause + spread).min(LOOK_EVERY_MAX);
+            looks += 1;
         }
     }
 
+    /// How long a wait that has looked so often goes on before it looks again.
+    fn look_after(&self, params: &WaitParams, looks: u32) -> Duration {
+        let for_work = match self.is_listening() {
+            // From 5 to 10 s: processes that went idle together must not look together.
+            true => LOOK_EVERY_LISTENING.mul_f64(0.5 + fastrand::f64() / 2.0),
+            false => params.idle_poll.pause(looks, fastrand::f64()),
+        };
+        match (params.tasks.is_empty(), params.queues.is_empty()) {
+            (true, _) => for_work,
+            // Nobody notifies of ends.
+            (false, true) => ended::pause(looks, self.opened_at.elapsed()),
+            (false, false) => for_work.min(ended::pause(looks, self.opened_at.elapsed())),
+        }
+    }
+
+    /// Which of these tasks are finished or not there, asked for all who wait here at once.
+    async fn ended(&self, tasks: Vec<TaskId>) -> Result<Vec<TaskId>> {
+        let gone = || Error::new(ErrorKind::Unavailable, "the store was closed");
+        let shared = self.this.upgrade().ok_or_else(gone)?;
+        let look_up = |shared: Arc<Self>, tasks: Vec<TaskId>| async move {
+            let held = shared.pool.get().await?;
+            let ended = read::ended(&held.session, &tasks).await;
+            held.back();
+            ended
+        };
+        self.end_lookups.ended(tasks, shared, look_up).await
+    }
+
+    /// Looks for work on the shared connection: an idle process needs no other for it.
     async fn has_work(&self, params: &WaitParams) -> Result<bool> {
         let names: Vec<_> = params.queues.iter().map(|queue| queue.as_str()).collect();
-        let held = self.pool.get().await?;
-        let row = held.session.one(sql::WAIT_PROBE, &[&names]).await;
-        held.back();
-        Ok(row?.is_some_and(|row| row.get(0)))
+        let session = self.work.session().await?;
+        let row = session.one(sql::WAIT_PROBE, &[&names]).await?;
+        Ok(row.is_some_and(|row| row.get(0)))
+    }
+}
+
+impl AsRef<EndLookups> for Shared {
+    fn as_ref(&self) -> &EndLookups {
+        &self.end_lookups
     }
 }
 

@@ -303,6 +303,13 @@ impl Store for SqliteStore {
     }
 
     async fn lead(&self, bid: Bid) -> Result<Leadership> {
+        if let Bid::Seek { holder, .. } = &bid {
+            let holder = holder.clone();
+            let read = move |connection: &_, now| lead::leader_beside(connection, &holder, now);
+            if let Some(following) = self.shared.readers.read(read).await? {
+                return Ok(following);
+            }
+        }
         self.shared.writer.call(Urgency::Urgent, 1, move |tx| tx.lead(&bid)).await
     }
 

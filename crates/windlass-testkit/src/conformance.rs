@@ -325,6 +325,7 @@ macro_rules! topic {
         $crate::rules! { $subject; lead {
                 only_one_leads_at_a_time,
                 of_many_that_seek_at_once_one_leads,
+                followers_learn_when_a_bid_can_succeed,
                 a_holder_that_seeks_again_gets_its_term_again,
                 terms_grow_with_every_new_holding,
                 terms_grow_also_after_upkeep_has_cleaned_up,

@@ -136,7 +136,8 @@ impl Fleet {
                     return record;
                 }
                 let (queues, since, tasks) = (Vec::new(), None, vec![id.clone()]);
-                let params = WaitParams { queues, orders: None, since, tasks, at_most: PATIENCE };
+                let params =
+                    WaitParams { queues, since, tasks, at_most: PATIENCE, ..WaitParams::default() };
                 self.store.wait(params).await.unwrap();
             }
         };

@@ -248,8 +248,8 @@ impl Hand {
             queues: vec![queue(MAIN)],
             orders: Some(self.worker.clone()),
             since: Some(mark),
-            tasks: Vec::new(),
             at_most: PATIENCE,
+            ..WaitParams::default()
         };
         tokio::select! {
             wake = self.store.wait(params) => if let Err(error) = wake {

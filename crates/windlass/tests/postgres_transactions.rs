@@ -218,11 +218,10 @@ async fn a_commit_wakes_those_who_wait_for_work_in_this_process_too() {
     let shop = Shop::open().await;
     let mark = shop.claim("waiting", 1).await.mark;
     let wait = shop.client.store().wait(WaitParams {
-        orders: None,
         queues: vec![QueueName::new("default").unwrap()],
         since: Some(mark),
-        tasks: Vec::new(),
         at_most: Duration::from_secs(60),
+        ..WaitParams::default()
     });
     let commit = async {
         let mut connection = shop.connect().await;

@@ -101,11 +101,10 @@ async fn a_commit_wakes_those_who_wait_for_work() {
     let claim = ClaimParams { worker, quotas, limit: 1, suspects_at_most: 1 };
     let nothing = store.claim(claim).await.unwrap();
     let wait = store.wait(WaitParams {
-        orders: None,
         queues: vec![QueueName::new("default").unwrap()],
         since: Some(nothing.mark),
-        tasks: Vec::new(),
         at_most: PATIENCE,
+        ..WaitParams::default()
     });
     let commit = async {
         let mut connection = shop.connect();

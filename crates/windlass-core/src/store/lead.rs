@@ -49,6 +49,8 @@ pub enum Leadership {
     Following {
         /// Who leads.
         leader: Option<WorkerId>,
+        /// No bid can succeed sooner, unless the leader resigns. Zero: the next bid may succeed.
+        bid_after: Duration,
     },
 }
 

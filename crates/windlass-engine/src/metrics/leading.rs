@@ -48,8 +48,10 @@ mod tests {
         let leading = Leading::default();
         let seek = Bid::Seek { holder: WorkerId::new("a"), term_length: LENGTH };
         let renew = Bid::Renew { term: Term(7), term_length: LENGTH };
-        let (leads, follows) =
-            (Leadership::Leading(Term(7)), Leadership::Following { leader: None });
+        let (leads, follows) = (
+            Leadership::Leading(Term(7)),
+            Leadership::Following { leader: None, bid_after: LENGTH },
+        );
         let note = |bid, answer| leading.note(bid, Instant::now(), &answer);
         note(&seek, Ok(follows.clone()));
         assert!(!leading.is_so());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use windlass_core::store::{BrokerState, Finding, Severity};
+use windlass_core::store::{BrokerState, Finding, IdlePoll, Severity};
 use windlass_core::{Priority, QueueName, WorkerId};
 
 use super::broker::Broker;
@@ -75,7 +75,7 @@ impl Brokers {
             broker.learn(numbers);
             let wish = wishes.of_one_worker(numbers, |priority| self.number_for(priority) == at);
             broker.wait_for(wish);
-            ears::listen(&**broker, queues);
+            ears::listen(&**broker, queues, IdlePoll::default());
         }
     }
 

@@ -1,5 +1,8 @@
 //! Leadership in memory.
 
+use std::time::Duration;
+
+use windlass_core::WorkerId;
 use windlass_core::store::{Bid, Leadership, Term};
 
 use super::model::Model;
@@ -12,7 +15,7 @@ impl Model {
         match bid {
             Bid::Seek { holder, term_length } => {
                 if leads_now && leader.holder.as_ref() != Some(&holder) {
-                    return Leadership::Following { leader: leader.holder.clone() };
+                    return following(leader.holder.clone(), leader.until.since(now));
                 }
                 if !leads_now {
                     let clock = u64::try_from(now.as_millis()).unwrap_or(0);
@@ -28,11 +31,16 @@ impl Model {
             }
             Bid::Resign { term } if leads_now && leader.term == term.0 => {
                 leader.holder = None;
-                Leadership::Following { leader: None }
+                following(None, Duration::ZERO)
             }
             Bid::Renew { .. } | Bid::Resign { .. } => {
-                Leadership::Following { leader: leader.holder.clone().filter(|_| leads_now) }
+                let bid_after = if leads_now { leader.until.since(now) } else { Duration::ZERO };
+                following(leader.holder.clone().filter(|_| leads_now), bid_after)
             }
         }
     }
+}
+
+fn following(leader: Option<WorkerId>, bid_after: Duration) -> Leadership {
+    Leadership::Following { leader, bid_after }
 }

@@ -40,7 +40,7 @@ impl Shared {
         // comes in time.
         let at_most = (beat.lease / 3).max(AT_MOST_MIN);
         let beating =
-            async { transaction!(self.pool, session => self.take_beat(session, beat, mark)) };
+            async { transaction!(self.heartbeats, session => self.take_beat(session, beat, mark)) };
         let (orders, news) = tokio::time::timeout(at_most, beating).await.map_err(|cause| {
             let text = format!("beat in postgres: no answer in {at_most:?}");
             Error::new(ErrorKind::Unavailable, text).because(cause)

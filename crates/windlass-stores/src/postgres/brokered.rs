@@ -38,6 +38,20 @@ impl PostgresStore {
         .await
     }
 
+    /// Says so unless somebody has said it a moment ago: hundreds of workers need not.
+    pub(crate) async fn use_brokers_if_unsaid(&self, names: Vec<&'static str>) -> Result<()> {
+        let is_fresh = self.run(|shared| async move {
+            let held = shared.heartbeats.get().await?;
+            let row = held.session.one(sql::BROKER_FRESH, &[&names]).await;
+            held.back();
+            Ok((row?.is_some_and(|row| row.get(0)), names))
+        });
+        match is_fresh.await? {
+            (true, _) => Ok(()),
+            (false, names) => self.use_brokers(names).await,
+        }
+    }
+
     /// True for a store that may make what is not there.
     pub(crate) fn creates(&self) -> bool {
         self.shared.options.creates

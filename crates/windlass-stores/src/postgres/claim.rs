@@ -126,7 +126,6 @@ impl Shared {
         let mut ranges = self.claim_ranges.load(Ordering::Relaxed);
         let before = tasks.len();
         let mut tries = 0;
-        self.watch_dead_rows();
         loop {
             let mut lanes = wish.lanes(quotas);
             let is_hinted = self.hints.fill(&lanes.names, &lanes.lanes, &mut lanes.hints);
@@ -154,6 +153,8 @@ impl Shared {
                 tokio::time::sleep(LOCKED_PAUSE).await;
                 continue;
             };
+            // Not by those who find nothing: an idle process opens no connection for it.
+            self.watch_dead_rows();
             let locked: i64 = first.get(2);
             let found = self.read_rows(session, &lanes, &rows).await?;
             let used: HashSet<_> =

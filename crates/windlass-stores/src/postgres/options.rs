@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_postgres::Config as Server;
 use windlass_core::Clock;
@@ -11,6 +12,10 @@ use windlass_core::limits::Limits;
 
 use super::generation::GenerationRules;
 use super::outbox::{Outbox, REFERRED_TOGETHER};
+
+/// How long a connection may be idle: longer than the pauses of regular upkeep and heartbeats, so that
+/// these keep theirs, and short beside the life of a process.
+const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(15);
 
 /// Where the server is, and how it is treated.
 #[derive(Clone)]
@@ -27,6 +32,7 @@ pub struct PostgresOptions {
     pub(super) limits: Limits,
     pub(super) ids_at_once_max: i64,
     pub(super) generation_rules: GenerationRules,
+    pub(super) connection_idle_max: Duration,
     /// Where references to pending tasks go; nowhere without a broker.
     pub(super) outbox: Option<Arc<Outbox>>,
 }
@@ -68,6 +74,7 @@ impl PostgresOptions {
             limits: Config::default().limits,
             ids_at_once_max: 10_000,
             generation_rules: GenerationRules::default(),
+            connection_idle_max: CONNECTION_IDLE_MAX,
             outbox: None,
         }
     }
@@ -150,6 +157,12 @@ impl PostgresOptions {
     #[must_use]
     pub fn generations(self, rules: GenerationRules) -> Self {
         Self { generation_rules: rules, ..self }
+    }
+
+    /// Closes connections that were idle for so long; 15 s by default.
+    #[must_use]
+    pub fn connection_idle_max(self, connection_idle_max: Duration) -> Self {
+        Self { connection_idle_max, ..self }
     }
 
     /// How many tasks a row of `ready` may hold.

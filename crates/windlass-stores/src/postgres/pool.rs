@@ -1,11 +1,12 @@
-//! The connections of a store: a few that are shared and pipelined, and some for transactions.
+//! The connections of a store: a few that are shared and pipelined, and some for transactions. One that
+//! nobody has used for a while is closed: a fleet of idle processes must not fill the server.
 //!
 //! A caller may be dropped at any time (a timeout, a client that went away). Whatever it has begun
 //! runs on in a task of its own, to its end, so that no connection is left in the middle of
 //! something.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -19,7 +20,11 @@ use super::session::{Purpose, Session};
 use super::sql;
 
 /// Most transactions and reads at once.
-const TRANSACTIONS_MAX: usize = 8;
+pub(super) const TRANSACTIONS_MAX: usize = 8;
+/// Most heartbeats at once. A worker sends one at a time; a server sends those of all remote workers.
+pub(super) const HEARTBEATS_MAX: usize = 2;
+/// Least time between two looks whether a connection is idle for too long.
+const IDLE_LOOK_MIN: Duration = Duration::from_millis(20);
 /// Least time between two tries to connect; doubled up to [`PAUSE_MAX`] while they fail.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -30,10 +35,17 @@ const TRIES_MAX: u64 = 20;
 pub(super) struct Link {
     options: Arc<PostgresOptions>,
     purpose: Purpose,
-    session: Mutex<Option<Arc<Session>>>,
+    kept: Arc<Mutex<Kept>>,
     connecting: AsyncMutex<Pause>,
     /// Called before a new connection is used.
     connected: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The connection of a link, and when somebody last asked for it.
+#[derive(Default)]
+struct Kept {
+    session: Option<Arc<Session>>,
+    used_at: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -54,7 +66,7 @@ impl Link {
         Self {
             options,
             purpose,
-            session: Mutex::default(),
+            kept: Arc::default(),
             connecting: AsyncMutex::default(),
             connected,
         }
@@ -77,8 +89,11 @@ impl Link {
             Ok(session) => {
                 let session = Arc::new(session);
                 (self.connected)();
-                *self.session.lock() = Some(Arc::clone(&session));
+                let used_at = Some(Instant::now());
+                *self.kept.lock() = Kept { session: Some(Arc::clone(&session)), used_at };
                 *pause = Pause::default();
+                let (kept, this) = (Arc::downgrade(&self.kept), Arc::downgrade(&session));
+                tokio::spawn(close_when_idle(kept, this, self.options.connection_idle_max));
                 Ok(session)
             }
             Err(error) => {
@@ -92,20 +107,53 @@ impl Link {
     }
 
     fn present(&self) -> Option<Arc<Session>> {
-        self.session.lock().as_ref().filter(|session| !session.is_closed()).cloned()
+        let mut kept = self.kept.lock();
+        let session = kept.session.as_ref().filter(|session| !session.is_closed()).cloned()?;
+        kept.used_at = Some(Instant::now());
+        Some(session)
+    }
+}
+
+/// Closes the connection of a link once nobody has used it for so long; ends when it is replaced.
+async fn close_when_idle(kept: Weak<Mutex<Kept>>, this: Weak<Session>, idle_max: Duration) {
+    loop {
+        let left = {
+            let Some(kept) = kept.upgrade() else { return };
+            let mut kept = kept.lock();
+            let (Some(session), Some(used_at)) = (&kept.session, kept.used_at) else { return };
+            if session.is_closed() || !std::ptr::eq(Arc::as_ptr(session), this.as_ptr()) {
+                return;
+            }
+            let left = idle_max.saturating_sub(used_at.elapsed());
+            // Whoever uses it holds it.
+            if left.is_zero() && Arc::strong_count(session) == 1 {
+                kept.session = None;
+                return;
+            }
+            left
+        };
+        tokio::time::sleep(left.max(IDLE_LOOK_MIN)).await;
     }
 }
 
 /// Connections for transactions and reads, each used by one caller at a time.
 pub(super) struct Pool {
     options: Arc<PostgresOptions>,
-    idle: Mutex<Vec<Session>>,
+    idle: Arc<Mutex<Idle>>,
     permits: Semaphore,
 }
 
+/// Connections that nobody uses, the one used last on top, each with the moment since when.
+#[derive(Default)]
+struct Idle {
+    sessions: Vec<(Session, Instant)>,
+    /// Somebody looks when they are to be closed.
+    is_watched: bool,
+}
+
 impl Pool {
-    pub(super) fn new(options: Arc<PostgresOptions>) -> Self {
-        Self { options, idle: Mutex::default(), permits: Semaphore::new(TRANSACTIONS_MAX) }
+    pub(super) fn new(options: Arc<PostgresOptions>, most: usize) -> Self {
+        Self { options, idle: Arc::default(), permits: Semaphore::new(most) }
     }
 
     /// A connection that nobody else uses meanwhile.
@@ -113,8 +161,8 @@ impl Pool {
         let permit = self.permits.acquire().await.map_err(|cause| {
             Error::new(ErrorKind::Unavailable, "get a connection to postgres").because(cause)
         })?;
-        let idle = std::iter::from_fn(|| self.idle.lock().pop()).find(|one| !one.is_closed());
-        let session = match idle {
+        let idle = std::iter::from_fn(|| self.idle.lock().sessions.pop());
+        let session = match idle.map(|(session, _)| session).find(|one| !one.is_closed()) {
             Some(session) => session,
             None => Session::reconnect(&self.options, Purpose::Plain).await?,
         };
@@ -124,7 +172,12 @@ impl Pool {
 
     /// Takes over a connection that is in the middle of nothing.
     pub(super) fn adopt(&self, session: Session) {
-        self.idle.lock().push(session);
+        let mut idle = self.idle.lock();
+        idle.sessions.push((session, Instant::now()));
+        if !std::mem::replace(&mut idle.is_watched, true) {
+            let watch = IdleWatch(Arc::downgrade(&self.idle));
+            tokio::spawn(watch.close_idle(self.options.connection_idle_max));
+        }
     }
 
     /// A connection with a transaction begun on it.
@@ -132,6 +185,37 @@ impl Pool {
         let held = self.get().await?;
         held.session.control("BEGIN").await?;
         Ok(held)
+    }
+}
+
+/// Closes connections of a pool that are idle for too long, while it has any. Dropped early, with its
+/// runtime, it leaves that to the next.
+struct IdleWatch(Weak<Mutex<Idle>>);
+
+impl IdleWatch {
+    async fn close_idle(self, idle_max: Duration) {
+        loop {
+            let left = {
+                let Some(idle) = self.0.upgrade() else { return };
+                let mut idle = idle.lock();
+                idle.sessions.retain(|(one, since)| !one.is_closed() && since.elapsed() < idle_max);
+                let longest = idle.sessions.iter().map(|(_, since)| since.elapsed()).max();
+                let Some(longest) = longest else {
+                    idle.is_watched = false;
+                    return;
+                };
+                idle_max.saturating_sub(longest)
+            };
+            tokio::time::sleep(left.max(IDLE_LOOK_MIN)).await;
+        }
+    }
+}
+
+impl Drop for IdleWatch {
+    fn drop(&mut self) {
+        if let Some(idle) = self.0.upgrade() {
+            idle.lock().is_watched = false;
+        }
     }
 }
 
@@ -147,7 +231,7 @@ impl Held<'_> {
     /// Gives the connection back.
     pub(super) fn back(self) {
         if !self.session.is_closed() {
-            self.pool.idle.lock().push(self.session);
+            self.pool.adopt(self.session);
         }
     }
 

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use windlass_core::Result;
-use windlass_core::State;
 use windlass_core::store::{Duty, DutyReport};
+use windlass_core::{QueueName, Result, State};
 
 use super::Shared;
 use super::digest::idempotency_digest;
@@ -13,7 +12,10 @@ use super::pool::transaction;
 use super::promote::next_due;
 use super::session::Session;
 use super::sql;
+use crate::wakes::News;
 
+/// Most queues that one notification of the leader names.
+const RUNG_FOR_MAX: i64 = 1_000;
 /// How often counts are added up, and hot tables cleared of dead rows.
 const FOLD_EVERY: Duration = Duration::from_secs(1);
 const VACUUM_EVERY: Duration = Duration::from_secs(5);
@@ -142,6 +144,7 @@ impl Shared {
             let mut done = Ok(());
             if folds {
                 done = held.session.execute(sql::FOLD, &[]).await.map(drop);
+                self.ring_for_pending(&held.session).await?;
             }
             // Behind a pooler it would run under nobody knows which search path; the server's own
             // thresholds for these tables are low.
@@ -156,6 +159,20 @@ impl Shared {
         {
             tracing::debug!(error = error.chain(), "counts or dead rows were left as they are");
         }
+    }
+}
+
+impl Shared {
+    /// Notifies of queues with pending tasks: those of `quiet` submits, and of whoever died between commit and
+    /// notification. Workers that listen look for themselves only every few seconds.
+    async fn ring_for_pending(&self, session: &Session) -> Result<()> {
+        if !self.options.listens || !self.options.is_looked_for() {
+            return Ok(());
+        }
+        let rows = session.all(sql::READY_QUEUES, &[&RUNG_FOR_MAX]).await?;
+        let ready = rows.iter().map(|row| QueueName::stored(row.get::<_, &str>(0))).collect();
+        self.tell(News { ready, ..News::default() });
+        Ok(())
     }
 }
 

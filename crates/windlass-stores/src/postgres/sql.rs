@@ -23,7 +23,7 @@ statements! {
     BEAT = "beat";
     BROKER_DROP = "broker_drop";
     BROKER_GENERATION = "broker_generation";
-    BROKER_IN_USE = "broker_in_use";
+    BROKER_FRESH = "broker_fresh";
     BROKER_SET = "broker_set";
     BROKER_USE = "broker_use";
     CANCEL_REQUEST = "cancel_request";
@@ -77,6 +77,9 @@ statements! {
     KIND_MAKE = "kind_make";
     KIND_NAMES = "kind_names";
     LEAD = "lead";
+    LEAD_READ = "lead_read";
+    LEAD_RENEW = "lead_renew";
+    LEAD_RESIGN = "lead_resign";
     LEAD_SET = "lead_set";
     LEAVE = "leave";
     LIST = "list";
@@ -115,6 +118,7 @@ statements! {
     QUEUES = "queues";
     QUEUES_PAUSED = "queues_paused";
     READY_COUNTS = "ready_counts";
+    READY_QUEUES = "ready_queues";
     READY_STRETCH = "ready_stretch";
     READY_THERE = "ready_there";
     RESERVE = "reserve";
@@ -144,6 +148,7 @@ statements! {
     TEND_OWNER = "tend_owner";
     TEND_VACUUM = "tend_vacuum";
     TERM_LOCK = "term_lock";
+    TERM_RAISE = "term_raise";
     WAIT_PROBE = "wait_probe";
     WITHIN_COMPLETE = "within_complete";
     WITHIN_SUBMIT = "within_submit";

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use tokio::task::AbortHandle;
 use windlass_core::QueueName;
+use windlass_core::store::IdlePoll;
 
 use super::connection::{Blocking, Link};
 use super::error::is_script_missing;
@@ -42,8 +43,11 @@ pub(crate) trait Listening: Send + Sync + Sized + 'static {
     /// What the keys begin with by which listeners for a queue are had to look up.
     fn poke_stem(&self, queue: &QueueName) -> String;
 
-    /// How long the next wait at the bells lasts, after so many in a row in which nothing happened.
-    fn block(silences: u32) -> Duration;
+    /// How long the next wait at the bells lasts, after so many in a row in which nothing happened. Not all
+    /// processes in step.
+    fn block(_silences: u32, _idle_poll: IdlePoll) -> Duration {
+        BLOCK_MAX.mul_f64(0.75 + fastrand::f64() / 4.0)
+    }
 
     /// What is asked for right behind a bell, in the same trip.
     fn behind_bell(&self) -> Option<Call> {
@@ -74,6 +78,8 @@ struct Ear {
 #[derive(Default)]
 struct Wanted {
     queues: BTreeSet<QueueName>,
+    /// How often to look for work that nobody rings for, as the last who asked wants it.
+    idle_poll: IdlePoll,
     /// How often somebody has asked for it. Who has asked is about to wait, and may not be counted among
     /// those that wait yet.
     asked: u64,
@@ -98,7 +104,7 @@ impl Drop for Ears {
 }
 
 /// Has these queues listened for.
-pub(crate) fn listen<T: Listening>(layout: &T, queues: &[QueueName]) {
+pub(crate) fn listen<T: Listening>(layout: &T, queues: &[QueueName], idle_poll: IdlePoll) {
     let is_cluster = layout.server().is_cluster();
     let mut listening = layout.ears().listening.lock();
     for queue in queues {
@@ -107,6 +113,7 @@ pub(crate) fn listen<T: Listening>(layout: &T, queues: &[QueueName]) {
         let is_new = running.and_then(|ear| {
             let mut wanted = ear.wanted.lock();
             wanted.asked += 1;
+            wanted.idle_poll = idle_poll;
             (!wanted.is_over).then(|| wanted.queues.insert(queue.clone()))
         });
         match (running, is_new) {
@@ -117,7 +124,8 @@ pub(crate) fn listen<T: Listening>(layout: &T, queues: &[QueueName]) {
             }
             (_, _) => {
                 let queues = BTreeSet::from([queue.clone()]);
-                let wanted = Arc::new(Mutex::new(Wanted { queues, ..Wanted::default() }));
+                let wanted = Wanted { queues, idle_poll, ..Wanted::default() };
+                let wanted = Arc::new(Mutex::new(wanted));
                 let stem = layout.poke_stem(queue);
                 let poke = format!("{stem}poke:{:016x}", fastrand::u64(..));
                 let hearing = hear(layout.this(), Arc::clone(&wanted), poke.clone());
@@ -182,7 +190,8 @@ async fn hear<T: Listening>(layout: Weak<T>, wanted: Arc<Mutex<Wanted>>, poke: S
         let Some(store) = layout.upgrade() else { return };
         let (command, asked) = {
             let wanted = wanted.lock();
-            (block_on(&*store, &wanted.queues, &poke, T::block(silences)), wanted.asked)
+            let block = T::block(silences, wanted.idle_poll);
+            (block_on(&*store, &wanted.queues, &poke, block), wanted.asked)
         };
         let behind = store.behind_bell().map(|call| match is_script_known {
             true => call.command,

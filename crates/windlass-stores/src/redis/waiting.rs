@@ -43,7 +43,7 @@ pub(super) trait Waiting: Listening {
 /// Waits as [`windlass_core::Store::wait`] promises.
 pub(super) async fn wait<T: Waiting>(layout: &T, params: &WaitParams) -> Result<Wake> {
     if !params.queues.is_empty() && params.since.is_some() {
-        ears::listen(layout, &params.queues);
+        ears::listen(layout, &params.queues, params.idle_poll);
     }
     if params.orders.is_some() || !params.tasks.is_empty() {
         news::subscribe(layout);

@@ -115,8 +115,8 @@ async fn wait(store: &dyn Store, mark: WakeMark) {
         queues: vec![queue("main")],
         orders: Some(worker()),
         since: Some(mark),
-        tasks: Vec::new(),
         at_most: PATIENCE,
+        ..WaitParams::default()
     };
     assert_ne!(store.wait(params).await.unwrap(), Wake::TimedOut);
 }

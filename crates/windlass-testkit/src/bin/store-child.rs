@@ -104,11 +104,10 @@ async fn drain(store: &Arc<dyn Store>, count: usize) -> Result<()> {
                 return Ok(());
             }
             let params = WaitParams {
-                orders: None,
                 queues: vec![queue(MAIN)],
                 since: Some(claim.mark),
-                tasks: Vec::new(),
                 at_most: Duration::from_millis(200),
+                ..WaitParams::default()
             };
             store.wait(params).await?;
             continue;
@@ -137,11 +136,10 @@ async fn wait(store: &Arc<dyn Store>) -> Result<()> {
     assert!(claim.tasks.is_empty(), "there is work already");
     println!("waiting");
     let params = WaitParams {
-        orders: None,
         queues: vec![queue(MAIN)],
         since: Some(claim.mark),
-        tasks: Vec::new(),
         at_most: Duration::from_secs(60),
+        ..WaitParams::default()
     };
     let wake = store.wait(params).await?;
     println!("woken {wake:?} {}", store.claim(claim_of(&worker)).await?.tasks.len());

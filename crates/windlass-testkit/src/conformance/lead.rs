@@ -1,5 +1,7 @@
 //! Leadership: one leader at a time, terms that only grow, and upkeep that stale leaders cannot do.
 
+use std::time::Duration;
+
 use windlass_core::store::{Duty, DutyReport, Leadership, Term};
 use windlass_core::{ErrorKind, Reason, Result, State, WorkerId};
 
@@ -7,21 +9,25 @@ use crate::draft::{RETENTION, draft};
 use crate::scene::{LEASE, MS, SECOND, Scene};
 
 /// A little longer than a term lasts.
-const LAPSE: std::time::Duration = SECOND.saturating_mul(11);
+const LAPSE: Duration = SECOND.saturating_mul(11);
 
-fn following(leader: &str) -> Leadership {
-    Leadership::Following { leader: Some(WorkerId::new(leader)) }
+/// Checks that somebody does not lead; answers how long a bid would be in vain.
+#[track_caller]
+fn check_following(answer: &Leadership, expected: Option<&str>) -> Duration {
+    let Leadership::Following { leader, bid_after } = answer else { panic!("{answer:?}") };
+    assert_eq!(leader.as_ref().map(WorkerId::as_str), expected);
+    *bid_after
 }
 
 pub async fn only_one_leads_at_a_time(s: Scene) {
     let term = s.lead_as("first").await;
     let elsewhere = s.elsewhere().await;
-    assert_eq!(elsewhere.seek("second").await, following("first"));
+    check_following(&elsewhere.seek("second").await, Some("first"));
     s.advance(SECOND * 9);
-    assert_eq!(elsewhere.seek("second").await, following("first"));
+    check_following(&elsewhere.seek("second").await, Some("first"));
     assert_eq!(s.renew(term).await, Leadership::Leading(term));
     s.advance(SECOND * 9);
-    assert_eq!(elsewhere.seek("second").await, following("first"));
+    check_following(&elsewhere.seek("second").await, Some("first"));
 }
 
 pub async fn of_many_that_seek_at_once_one_leads(s: Scene) {
@@ -36,6 +42,21 @@ pub async fn of_many_that_seek_at_once_one_leads(s: Scene) {
         leading += u32::from(matches!(sought.await.unwrap(), Leadership::Leading(_)));
     }
     assert_eq!(leading, 1, "leaders");
+}
+
+pub async fn followers_learn_when_a_bid_can_succeed(s: Scene) {
+    let term = s.lead_as("first").await;
+    let elsewhere = s.elsewhere().await;
+    let fresh = check_following(&elsewhere.seek("second").await, Some("first"));
+    assert!(fresh <= SECOND * 10, "{fresh:?} is longer than a term");
+    s.advance(SECOND * 6);
+    let later = check_following(&elsewhere.seek("second").await, Some("first"));
+    assert!(later <= fresh - SECOND * 6, "{later:?} left, {fresh:?} before");
+    s.renew(term).await;
+    let renewed = check_following(&elsewhere.seek("second").await, Some("first"));
+    assert!(renewed > later, "{renewed:?} after a renewal, {later:?} before");
+    assert_eq!(check_following(&s.resign(term).await, None), Duration::ZERO);
+    elsewhere.lead_as("second").await;
 }
 
 pub async fn a_holder_that_seeks_again_gets_its_term_again(s: Scene) {
@@ -83,9 +104,9 @@ pub async fn a_renewal_after_the_term_has_run_out_is_refused(s: Scene) {
     let term = s.lead_as("first").await;
     s.advance(LAPSE);
     let refused = s.renew(term).await;
-    assert_eq!(refused, Leadership::Following { leader: None }, "nobody");
+    check_following(&refused, None);
     let next = s.lead_as("second").await;
-    assert_eq!(s.renew(term).await, following("second"));
+    check_following(&s.renew(term).await, Some("second"));
     assert!(next > term, "term {next} follows {term}");
 }
 
@@ -93,13 +114,13 @@ pub async fn a_renewal_of_a_resigned_term_is_refused(s: Scene) {
     let term = s.lead_as("first").await;
     s.resign(term).await;
     let refused = s.renew(term).await;
-    assert_eq!(refused, Leadership::Following { leader: None });
+    check_following(&refused, None);
 }
 
 pub async fn a_resignation_lets_another_lead_at_once(s: Scene) {
     let term = s.lead_as("first").await;
     let answer = s.resign(term).await;
-    assert_eq!(answer, Leadership::Following { leader: None });
+    check_following(&answer, None);
     assert!(s.lead_as("second").await > term);
 }
 
@@ -107,9 +128,9 @@ pub async fn a_stale_resignation_or_renewal_does_not_touch_the_new_leader(s: Sce
     let old = s.lead_as("first").await;
     s.advance(LAPSE);
     let new = s.lead_as("second").await;
-    assert_eq!(s.resign(old).await, following("second"));
-    assert_eq!(s.renew(old).await, following("second"));
-    assert_eq!(s.seek("first").await, following("second"));
+    check_following(&s.resign(old).await, Some("second"));
+    check_following(&s.renew(old).await, Some("second"));
+    check_following(&s.seek("first").await, Some("second"));
     assert_eq!(s.renew(new).await, Leadership::Leading(new));
 }
 

@@ -17,21 +17,18 @@ const SOON: Duration = Duration::from_secs(10);
 
 fn for_work(queues: &[&str], since: Option<WakeMark>) -> WaitParams {
     WaitParams {
-        orders: None,
         queues: queues.iter().map(|name| queue(name)).collect(),
         since,
-        tasks: Vec::new(),
         at_most: LONG,
+        ..WaitParams::default()
     }
 }
 
 fn for_end(tasks: &[&TaskId]) -> WaitParams {
     WaitParams {
-        orders: None,
-        queues: Vec::new(),
-        since: None,
         tasks: tasks.iter().copied().cloned().collect(),
         at_most: LONG,
+        ..WaitParams::default()
     }
 }
 

@@ -241,10 +241,9 @@ fn beat(worker: &WorkerId) -> Beat {
 async fn wait(store: &Arc<dyn Store>, mark: WakeMark) {
     let params = WaitParams {
         queues: QUEUES.map(queue).to_vec(),
-        orders: None,
         since: Some(mark),
-        tasks: Vec::new(),
         at_most: LEASE / 10,
+        ..WaitParams::default()
     };
     store.wait(params).await.unwrap();
 }

@@ -24,7 +24,7 @@ impl Scene {
     pub async fn lead_as(&self, holder: &str) -> Term {
         match self.seek(holder).await {
             Leadership::Leading(term) => term,
-            Leadership::Following { leader } => {
+            Leadership::Following { leader, .. } => {
                 panic!("{holder} should lead, but {leader:?} does")
             }
         }

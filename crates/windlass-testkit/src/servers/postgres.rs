@@ -58,6 +58,8 @@ pub struct PostgresServer {
     folder: PathBuf,
     port: u16,
     care: Care,
+    /// Beside those that all servers of tests have.
+    settings: Vec<String>,
     running: Mutex<Option<Running>>,
     /// How many databases were made.
     databases: Mutex<u32>,
@@ -84,8 +86,17 @@ impl PostgresServer {
         Self::start_in(&std::env::temp_dir(), care)
     }
 
+    /// Starts a server of its own with further settings, each `name=value`.
+    pub fn start_with(care: Care, settings: &[String]) -> Self {
+        Self::make(&std::env::temp_dir(), care, settings)
+    }
+
     /// Starts a server of its own that keeps everything in a new folder in this one.
     pub fn start_in(place: &Path, care: Care) -> Self {
+        Self::make(place, care, &[])
+    }
+
+    fn make(place: &Path, care: Care, settings: &[String]) -> Self {
         let programs = programs().unwrap_or_else(|| {
             panic!("no initdb on the PATH or in {DEBIAN}: run `cargo xtask setup`")
         });
@@ -97,7 +108,8 @@ impl PostgresServer {
             chown(&folder, Some(user), Some(group)).unwrap();
         }
         let (running, databases) = (Mutex::new(None), Mutex::new(0));
-        let server = Self { programs, folder, port: free_port(), care, running, databases };
+        let (port, settings) = (free_port(), settings.to_vec());
+        let server = Self { programs, folder, port, care, settings, running, databases };
         server.initialise();
         server.launch();
         server
@@ -199,6 +211,7 @@ impl PostgresServer {
             .args(["-p", &self.port.to_string()])
             .args(["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=500"])
             .args(["-c", "shared_buffers=256MB", "-c", "max_wal_size=4GB"]);
+        command.args(self.settings.iter().flat_map(|setting| ["-c", setting.as_str()]));
         if self.care == Care::Careless {
             command.args(["-c", "fsync=off", "-c", "full_page_writes=off"]);
         }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use redis::Value;
 use windlass_core::{QueueName, WorkerId};
@@ -14,7 +13,7 @@ use super::super::{keys, reference, scripts};
 use super::Broker;
 use crate::redis::RedisOptions;
 use crate::redis::connection::Link;
-use crate::redis::ears::{BLOCK_MAX, Ears, Listening};
+use crate::redis::ears::{Ears, Listening};
 use crate::redis::reply::Reply;
 use crate::redis::script::Call;
 use crate::wakes::Wakes;
@@ -84,10 +83,6 @@ impl Listening for Broker {
 
     fn poke_stem(&self, _queue: &QueueName) -> String {
         self.stem.clone()
-    }
-
-    fn block(_silences: u32) -> Duration {
-        BLOCK_MAX
     }
 
     fn behind_bell(&self) -> Option<Call> {

@@ -3,20 +3,19 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use windlass_core::store::IdlePoll;
 use windlass_core::{QueueName, Result, TaskId};
 
 use super::{Shared, keys, scripts};
 use crate::redis::connection::Link;
-use crate::redis::ears::{Ears, Listening};
+use crate::redis::ears::{BLOCK_MAX, Ears, Listening};
 use crate::redis::fleet::Fleet;
 use crate::redis::news::{Herald, WATCH};
 use crate::redis::options::{RedisOptions, millis};
 use crate::redis::waiting::{Channels, Waiting};
 use crate::wakes::{News, Wakes};
 
-/// How often is looked for work that nobody rings for: at once after something was found, then less and less.
-const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+/// How fast pauses between looks for work that nobody rings for grow.
 const SLOWER_EACH_TIME: f64 = 1.05;
 
 impl Shared {
@@ -89,9 +88,10 @@ impl Listening for Shared {
         keys::own_stem(&self.stem(queue))
     }
 
-    fn block(silences: u32) -> Duration {
-        let times = f64::from(silences.min(100));
-        let longest = LOOK_EVERY_MIN.mul_f64(SLOWER_EACH_TIME.powf(times)).min(LOOK_EVERY_MAX);
+    fn block(silences: u32, idle_poll: IdlePoll) -> Duration {
+        let times = f64::from(silences.min(300));
+        let longest = idle_poll.min.mul_f64(SLOWER_EACH_TIME.powf(times)).min(idle_poll.max);
+        let longest = longest.min(BLOCK_MAX);
         // Not all processes in step.
         longest.mul_f64(0.75 + fastrand::f64() / 4.0)
     }
@@ -155,5 +155,22 @@ impl Waiting for Shared {
 
     async fn ended(&self, tasks: Vec<TaskId>) -> Result<Vec<TaskId>> {
         self.ended_of(tasks).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_between_looks_are_those_of_the_settings_and_vary() {
+        let poll = IdlePoll { min: Duration::from_millis(200), max: Duration::from_secs(2) };
+        let pauses = |silences| -> Vec<_> {
+            (0..100).map(|_| <Shared as Listening>::block(silences, poll)).collect()
+        };
+        assert!(pauses(0).iter().all(|pause| *pause <= poll.min && *pause >= poll.min * 3 / 4));
+        let longest = pauses(1_000);
+        assert!(longest.iter().all(|pause| *pause <= poll.max && *pause >= poll.max * 3 / 4));
+        assert!(longest.iter().any(|pause| *pause != longest[0]), "in step at the longest too");
     }
 }

@@ -1,5 +1,7 @@
 //! Leadership.
 
+use std::time::Duration;
+
 use windlass_core::store::{Bid, Leadership, Term};
 use windlass_core::{Result, WorkerId};
 
@@ -27,6 +29,8 @@ impl Fleet {
         }
         let leader = told.text()?;
         let leader = (!leader.is_empty()).then(|| WorkerId::new(leader));
-        Ok(Leadership::Following { leader })
+        let bid_after = next(&mut parts, "lead")?.number()?;
+        let bid_after = Duration::from_millis(u64::try_from(bid_after).unwrap_or(0));
+        Ok(Leadership::Following { leader, bid_after })
     }
 }

@@ -10,7 +10,7 @@ use windlass_core::{Priority, QueueName, Result, TaskId};
 use super::id::Id;
 use super::{Shared, keys};
 use crate::redis::connection::Link;
-use crate::redis::ears::{BLOCK_MAX, Ears, Listening};
+use crate::redis::ears::{Ears, Listening};
 use crate::redis::fleet::Fleet;
 use crate::redis::news::{Herald, watch};
 use crate::redis::options::RedisOptions;
@@ -64,10 +64,6 @@ impl Listening for Shared {
 
     fn poke_stem(&self, queue: &QueueName) -> String {
         self.stem(queue)
-    }
-
-    fn block(_silences: u32) -> Duration {
-        BLOCK_MAX
     }
 
     /// Whoever waits looks by itself now and then: a bell may have been lost with its hearer.

@@ -1,0 +1,2 @@
+-- prepare: has statements counted.
+CREATE EXTENSION pg_stat_statements

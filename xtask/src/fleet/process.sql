@@ -1,0 +1,2 @@
+-- process: the process that serves this connection.
+SELECT pg_backend_pid()
