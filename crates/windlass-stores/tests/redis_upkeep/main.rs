@@ -3,5 +3,6 @@
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
+mod full;
 mod retention;
 mod stage;
