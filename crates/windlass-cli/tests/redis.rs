@@ -82,6 +82,33 @@ fn a_server_that_throws_tasks_away_is_refused_or_a_problem() {
     assert_eq!(report["findings"][0]["subject"], "memory", "{report}");
 }
 
+/// A server that answers and refuses writes is not ready: the reason is in the answer, and in the log.
+#[test]
+fn a_server_that_refuses_writes_is_not_ready() {
+    let redis = RedisServer::start(Keeping::Nothing);
+    let (place, store) = (Place::new(), redis.url("wl"));
+    let server = place.start("serve", &["--store", &store]);
+    assert_eq!(server.post("/api/v1/tasks", r#"{"type":"noop"}"#).0, 201);
+    let operate = |words: &str| {
+        let words: Vec<_> = words.split_whitespace().collect();
+        assert_eq!(redis.operate(&words).expect("it answers"), "+OK\r\n");
+    };
+    for (breaks, heals, reason) in [
+        ("CONFIG SET maxmemory 1mb", "CONFIG SET maxmemory 0", "maxmemory"),
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "read-only"),
+        ("SET wl:{~}:leases strange", "RENAME wl:{~}:leases strange", "wrong type"),
+    ] {
+        operate(breaks);
+        let (status, body) = server.get("/readyz");
+        let problem = json(&body);
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(status == 503 && detail.contains(reason), "{breaks}: {status} {body}");
+        place.run(&["doctor", "--store", &store]).exits(1);
+        operate(heals);
+        assert_eq!(server.get("/readyz").0, 200, "{heals}");
+    }
+}
+
 /// Managed servers often keep their settings to themselves.
 #[test]
 fn a_server_that_may_not_be_asked_is_judged_by_what_it_tells() {

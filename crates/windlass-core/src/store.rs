@@ -47,7 +47,7 @@ pub use presence::{
 };
 pub use profile::{
     BrokerState, Capabilities, Depth, Durability, Finding, Inspection, ListOrder, Profile,
-    RETENTION_DEFAULT, RefusedReferences, Severity,
+    RETENTION_DEFAULT, RefusedReferences, Severity, WriteRefusal,
 };
 pub use read::{Filter, GetParams, ListParams, Page, Parts, QueueRecord, StateCounts};
 

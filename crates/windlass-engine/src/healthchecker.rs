@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use windlass_core::store::Depth;
+use windlass_core::store::{Depth, WriteRefusal};
 
 use crate::link::Link;
 
@@ -16,6 +16,8 @@ use crate::link::Link;
 pub struct Health {
     /// The last question was answered.
     pub is_reachable: bool,
+    /// The store accepts writes, by its last answer.
+    pub is_writable: bool,
     /// How long the answer took.
     pub lag: Duration,
     /// How long ago the store last answered anything.
@@ -24,8 +26,12 @@ pub struct Health {
 
 impl Health {
     /// What is told before the first question.
-    pub(crate) const GOOD: Self =
-        Self { is_reachable: true, lag: Duration::ZERO, silent_for: Duration::ZERO };
+    pub(crate) const GOOD: Self = Self {
+        is_reachable: true,
+        is_writable: true,
+        lag: Duration::ZERO,
+        silent_for: Duration::ZERO,
+    };
 }
 
 /// Starts the role; it ends when told to stop.
@@ -36,6 +42,7 @@ pub(crate) fn start(
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
         let every = link.config().worker.heartbeat;
+        let mut is_writable = true;
         while !stop.is_cancelled() {
             let asked = Instant::now();
             let mut answer = link.store.inspect(Depth::Ping);
@@ -43,19 +50,21 @@ pub(crate) fn start(
                 Ok(answer) => answer,
                 Err(_) => {
                     // Told at once; the answer itself is still awaited, never dropped.
-                    health.send_replace(look(&link, false, asked));
+                    health.send_replace(look(&link, false, is_writable, asked));
                     answer.await
                 }
             };
             let is_reachable = answer.is_ok();
             if let Ok(inspection) = answer {
+                note_refusal(inspection.refusal, is_writable);
+                is_writable = inspection.is_writable();
                 // The clock of an answer that was long on its way is of no use.
                 if asked.elapsed() < every {
                     link.clock.hear(inspection.now);
                 }
                 link.contact.answered();
             }
-            health.send_replace(look(&link, is_reachable, asked));
+            health.send_replace(look(&link, is_reachable, is_writable, asked));
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(every) => {}
@@ -64,6 +73,18 @@ pub(crate) fn start(
     })
 }
 
-fn look(link: &Link, is_reachable: bool, asked: Instant) -> Health {
-    Health { is_reachable, lag: asked.elapsed(), silent_for: link.contact.silent_for() }
+/// Logs when the store begins or ceases to refuse writes.
+fn note_refusal(refusal: Option<WriteRefusal>, was_writable: bool) {
+    match refusal {
+        Some(refusal) if was_writable => {
+            tracing::error!(reason = refusal.text, "the store accepts no writes");
+        }
+        None if !was_writable => tracing::info!("the store accepts writes again"),
+        Some(_) | None => {}
+    }
+}
+
+fn look(link: &Link, is_reachable: bool, is_writable: bool, asked: Instant) -> Health {
+    let (lag, silent_for) = (asked.elapsed(), link.contact.silent_for());
+    Health { is_reachable, is_writable, lag, silent_for }
 }

@@ -112,7 +112,7 @@ impl Store for MemoryStore {
     async fn inspect(&self, _depth: Depth) -> Result<Inspection> {
         Ok(Inspection {
             now: self.shared.model.lock().now(),
-            is_writable: true,
+            refusal: None,
             version: env!("CARGO_PKG_VERSION").into(),
             findings: Vec::new(),
             brokers: Vec::new(),

@@ -244,10 +244,10 @@ impl Store for SqliteStore {
             Depth::Ping => Vec::new(),
             Depth::Full | Depth::Repair => self.shared.readers.read(inspect::findings).await?,
         };
-        let is_writable = refusal.is_none();
         findings.extend(refusal.as_ref().filter(|_| depth != Depth::Ping).map(inspect::refused));
         let version = format!("SQLite {}", rusqlite::version());
-        Ok(Inspection { now, is_writable, version, findings, brokers: Vec::new() })
+        let refusal = refusal.as_ref().map(inspect::write_refusal);
+        Ok(Inspection { now, refusal, version, findings, brokers: Vec::new() })
     }
 
     async fn reserve(&self, wanted: Vec<Reservation>) -> Result<Vec<TaskId>> {

@@ -41,12 +41,12 @@ pub(crate) async fn run(args: Args, desk: &Desk) -> Done {
         "durability": profile.durability.as_str(),
         "version": inspection.version,
         "now": inspection.now,
-        "writable": inspection.is_writable,
+        "writable": inspection.is_writable(),
         "findings": findings(&inspection),
     });
     desk.output.value(&report, |style| told(&report, &inspection, style))?;
     let worst = inspection.findings.iter().map(|finding| finding.severity).max();
-    if worst == Some(Severity::Problem) || !inspection.is_writable {
+    if worst == Some(Severity::Problem) || !inspection.is_writable() {
         return Err(Failure::silent(Code::Error));
     }
     Ok(())
@@ -74,8 +74,8 @@ fn told(report: &Value, inspection: &Inspection, style: Style) -> String {
         inspection.now
     )];
     let problem = style.state("dead_letter").replace("dead_letter", "problem");
-    if !inspection.is_writable {
-        lines.push(format!("{problem}  store: it cannot be written to"));
+    if let Some(refusal) = inspection.refusal {
+        lines.push(format!("{problem}  store: it accepts no writes: {}", refusal.text));
     }
     for finding in &inspection.findings {
         let word = match finding.severity {
@@ -89,7 +89,7 @@ fn told(report: &Value, inspection: &Inspection, style: Style) -> String {
         }
     }
     let is_info = |finding: &Finding| finding.severity == Severity::Info;
-    if inspection.is_writable && inspection.findings.iter().all(is_info) {
+    if inspection.is_writable() && inspection.findings.iter().all(is_info) {
         lines.push(String::from("nothing is wrong"));
     }
     lines.join("\n")

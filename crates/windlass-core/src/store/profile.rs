@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
+use crate::error::Reason;
 use crate::limits::Limits;
 use crate::unique::UniqueScope;
 
@@ -100,14 +101,30 @@ pub enum Depth {
 pub struct Inspection {
     /// Its clock.
     pub now: Timestamp,
-    /// It accepts writes.
-    pub is_writable: bool,
+    /// Why it accepts no writes; nothing while it does.
+    pub refusal: Option<WriteRefusal>,
     /// The version of the server or library behind it.
     pub version: String,
     /// What an operator should know; for a ping only what is known without looking.
     pub findings: Vec<Finding>,
     /// The brokers in front of it, the urgent one first; most stores have none.
     pub brokers: Vec<BrokerState>,
+}
+
+/// Why a store answers, but accepts no writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteRefusal {
+    /// Sorts it.
+    pub reason: Reason,
+    /// Says it in a few words, for `/readyz`: it names no address, path or key.
+    pub text: &'static str,
+}
+
+impl Inspection {
+    /// True while the store accepts writes.
+    pub fn is_writable(&self) -> bool {
+        self.refusal.is_none()
+    }
 }
 
 /// How a broker in front of a store is, as this process sees it.

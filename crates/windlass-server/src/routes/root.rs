@@ -8,11 +8,11 @@ use axum::http::{HeaderName, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::store::{Depth, Inspection, Severity};
-use windlass_core::{Error, ErrorKind, Reason};
+use windlass_core::{Error, ErrorKind};
 
 use crate::app::Shared;
 use crate::openapi::call::{Call, Group, answer, page as shown};
-use crate::problem::{Outcome, Slug};
+use crate::problem::{Outcome, Problem, Slug};
 use crate::wire::Json;
 use crate::wire::stats::durability;
 
@@ -121,9 +121,9 @@ pub(super) async fn healthz() -> Json<Health> {
 /// The store answers and takes writes.
 pub(super) async fn readyz(State(shared): State<Shared>) -> Outcome<Json<Ready>> {
     let inspection = ping(&shared).await?;
-    if !inspection.is_writable {
-        let error = Error::new(ErrorKind::Unavailable, "the store takes no writes now");
-        return Err(error.reason_is(Reason::ReadOnly).into());
+    if let Some(refusal) = inspection.refusal {
+        let text = format!("the store accepts no writes: {}", refusal.text);
+        return Err(Problem::new(Slug::StoreUnavailable, text));
     }
     let profile = shared.store().profile();
     let (durability, loss_window) = durability(&profile.durability);

@@ -90,7 +90,7 @@ for k = 1, #KEYS do
     end
     -- Others may have been faster, or the clock has gone back: the journal goes on from where it was.
     if redis.pcall('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', journal).err then
-      local last = call('XREVRANGE', queue .. 'j', '+', '-', 'COUNT', 1)[1]
+      local last = call('XREVRANGE', queue .. 'j', '+', '-', 'COUNT', 1)[1] or { '0-0' }
       submitted = tonumber(string.match(last[1], '^%d+')) + 1
       call('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', journal)
     end

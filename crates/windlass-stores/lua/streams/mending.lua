@@ -73,18 +73,20 @@ end
 local known_lists = {}
 local function stands_finished(id, record, head)
   local until_ms = kept_until(record, head)
-  local retention = string.format('%.0f', until_ms - updated_at(record, head))
-  if not known_lists[retention] then
-    known_lists[retention] = true
-    local line = call('LINDEX', queue .. 'k:' .. retention, 0)
-    if line and not call('ZSCORE', queue .. 'ks', retention) then
-      call('ZADD', queue .. 'ks', take('>I6', line, 1), retention)
+  local list, width = list_for(until_ms - updated_at(record, head))
+  if not known_lists[list] then
+    known_lists[list] = true
+    local line = call('LINDEX', queue .. 'k:' .. list, 0)
+    if line and not call('ZSCORE', queue .. 'ks', list) then
+      call('ZADD', queue .. 'ks', take('>I6', line, 1), list)
       mend('lists', 1)
     end
   end
-  if until_ms + GRACE_MS <= now then
+  -- Its list may remove it that much late.
+  local latest = until_ms + width
+  if latest + GRACE_MS <= now then
     local first = call('ZRANGE', queue .. 'ks', 0, 0, 'WITHSCORES')[2]
-    if not first or tonumber(first) > until_ms then
+    if not first or tonumber(first) > latest then
       prune_one(queue, id, record, head)
       mend('leftovers', 1)
     end

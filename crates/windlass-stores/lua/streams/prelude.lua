@@ -160,11 +160,22 @@ local function free_marked(queue, id, record, head, wanted)
   end
 end
 
--- Has finished tasks kept until an instant: a list for each length of retention, in the order of ending,
--- with a line for those that ended together.
+-- How far lengths of retention in one list lie apart, at most a tenth of them and at least a second, and the
+-- name of their list. Rounding bounds the lists: there are ninety for each power of ten. A record whose line
+-- stands behind one that is kept longer is removed at most that much late; reads hide it at its time.
+local function list_for(retention)
+  retention = tonumber(retention)
+  local width = 1000
+  while width * 100 <= retention do width = width * 10 end
+  return string.format('%.0f', retention - retention % width), width
+end
+
+-- Has finished tasks kept until an instant: a list for lengths of retention that are about equal, in the order
+-- of ending, with a line for those that ended together.
 local function keep(queue, retention, until_ms, ids)
-  if call('RPUSH', queue .. 'k:' .. retention, pack('>I6', until_ms) .. ids) == 1 then
-    call('ZADD', queue .. 'ks', until_ms, retention)
+  local list = list_for(retention)
+  if call('RPUSH', queue .. 'k:' .. list, pack('>I6', until_ms) .. ids) == 1 then
+    call('ZADD', queue .. 'ks', until_ms, list)
   end
 end
 

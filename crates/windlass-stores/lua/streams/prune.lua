@@ -2,11 +2,12 @@
 -- ARGV[2] the leader's term, ARGV[3] limit
 -- returns {time, done, 1 when more are over, when the next is over or ''}, or 0: the term is stale
 local LOOKED_AT_MAX = 2000
+local LISTS_MAX = 100
 local STALE_MAX = 200
 local queue, limit = KEYS[1], tonumber(ARGV[3])
 if not is_current(queue, ARGV[2]) then return 0 end
 local done, looked, has_more = 0, 0, false
-local lists = call('ZRANGEBYSCORE', queue .. 'ks', '-inf', now)
+local lists = call('ZRANGEBYSCORE', queue .. 'ks', '-inf', now, 'LIMIT', 0, LISTS_MAX)
 for n = 1, #lists do
   if has_more then break end
   local list = queue .. 'k:' .. lists[n]
@@ -51,6 +52,8 @@ for n = 1, #lists do
     call('ZREM', queue .. 'ks', lists[n])
   end
 end
+-- More lists may be due than were looked at.
+if #lists == LISTS_MAX and call('ZCOUNT', queue .. 'ks', '-inf', now) > 0 then has_more = true end
 -- When the next is over; places that were left behind do not count.
 local next_over
 for _ = 1, STALE_MAX do

@@ -5,8 +5,8 @@ mod server;
 
 use std::collections::BTreeMap;
 
-use windlass_core::store::{Depth, Finding, Inspection, Severity};
-use windlass_core::{Error, Result, Timestamp};
+use windlass_core::store::{Depth, Finding, Inspection, Severity, WriteRefusal};
+use windlass_core::{Error, Reason, Result, Timestamp};
 
 use super::Shared;
 use super::pool::transaction;
@@ -50,8 +50,11 @@ impl Shared {
             }
         };
         let version = format!("PostgreSQL {}", row.get::<_, &str>(2));
-        let is_writable = !row.get::<_, bool>(1);
-        Ok(Inspection { now, is_writable, version, findings, brokers: Vec::new() })
+        let refusal = row.get::<_, bool>(1).then_some(WriteRefusal {
+            reason: Reason::ReadOnly,
+            text: "the database is read-only: a standby, or default_transaction_read_only is on",
+        });
+        Ok(Inspection { now, refusal, version, findings, brokers: Vec::new() })
     }
 
     /// Counts the tasks anew, while nobody else writes.

@@ -5,6 +5,7 @@ mod broadcast;
 mod document;
 mod keys;
 mod lead;
+mod ping;
 mod worker;
 
 use std::sync::{Arc, LazyLock};
@@ -21,28 +22,33 @@ use super::script::{Call, Script};
 use super::server::ServerFacts;
 use crate::broadcasts::Broadcasts;
 use crate::wakes::Wakes;
+pub(super) use ping::check_memory;
 pub(super) use worker::Registered;
 
 /// What is put in front of every script, of both layouts and of the fleet.
 pub(super) const PRELUDE: &str = include_str!("../../lua/prelude.lua");
+/// What is put in front of every script that must work on a server whose memory is over its limit.
+pub(super) const OVER_LIMIT: &str = include_str!("../../lua/over_limit.lua");
 
 macro_rules! scripts {
-    ($($name:ident = $file:literal;)*) => {
+    ($($name:ident = $($part:ident +)* $file:literal;)*) => {
         $(static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::new($file, &[PRELUDE, include_str!(concat!("../../lua/fleet/", $file, ".lua"))])
+            let own = include_str!(concat!("../../lua/fleet/", $file, ".lua"));
+            Script::new($file, &[PRELUDE, $($part,)* own])
         });)*
     };
 }
 
 scripts! {
-    DUTY = "duty";
-    LEAD = "lead";
-    LEAVE = "leave";
+    DUTY = OVER_LIMIT + "duty";
+    LEAD = OVER_LIMIT + "lead";
+    LEAVE = OVER_LIMIT + "leave";
     LOAD = "load";
-    ORDER_WORKER = "order_worker";
+    ORDER_WORKER = OVER_LIMIT + "order_worker";
+    PING = "ping";
     PUBLISH = "publish";
-    REGISTER = "register";
-    SAVE = "save";
+    REGISTER = OVER_LIMIT + "register";
+    SAVE = OVER_LIMIT + "save";
 }
 
 /// One handle: a connection of its own, driven by the runtime that uses it.
@@ -164,14 +170,23 @@ impl Fleet {
     /// Puts names of queues on record.
     pub(super) async fn add_queues<'a>(
         &self,
-        queues: impl IntoIterator<Item = &'a QueueName>,
+        queues: impl IntoIterator<Item = &'a QueueName> + Clone,
     ) -> Result<()> {
         let mut command = redis::cmd("SADD");
         command.arg(&self.names.queues);
-        for queue in queues {
+        for queue in queues.clone() {
             command.arg(queue.as_str());
         }
-        self.link.command("register a queue", &command).await.map(drop)
+        match self.link.command("register a queue", &command).await {
+            Ok(_) => Ok(()),
+            // A full server takes no new name, and need not for queues that it knows.
+            Err(error) if error.reason() == Reason::StorageFull => {
+                let known = self.queue_names().await?;
+                let is_known = |queue: &QueueName| known.binary_search(queue).is_ok();
+                if queues.into_iter().all(is_known) { Ok(()) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// All queues on record, by name.
@@ -212,14 +227,17 @@ impl Fleet {
     /// Sees whether anybody has been here before, and gives the data a name if they have none.
     async fn find_data(&self) -> Result<()> {
         let born = keys::born(self.stem());
-        if self.common.options.creates {
-            let mut command = redis::cmd("SET");
-            command.arg(&born).arg(new_name()).arg("NX");
-            self.link.command("name the data", &command).await?;
+        let mut get = redis::cmd("GET");
+        get.arg(&born);
+        let mut found = self.link.command("find the data", &get).await?;
+        // A server that is full takes no name; data that have one are opened there all the same.
+        if found == redis::Value::Nil && self.common.options.creates {
+            let mut set = redis::cmd("SET");
+            set.arg(&born).arg(new_name()).arg("NX");
+            self.link.command("name the data", &set).await?;
+            found = self.link.command("find the data", &get).await?;
         }
-        let mut command = redis::cmd("GET");
-        command.arg(&born);
-        match self.link.command("find the data", &command).await? {
+        match found {
             redis::Value::BulkString(name) => {
                 self.recognise(&String::from_utf8_lossy(&name));
                 Ok(())

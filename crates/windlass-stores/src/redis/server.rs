@@ -18,23 +18,44 @@ pub(super) struct ServerFacts {
     /// How it treats its memory's end; unknown where it may not be asked.
     pub(super) eviction: Option<String>,
     pub(super) durability: Durability,
+    /// Of the fullest node; nothing without a limit.
+    pub(super) memory: Option<Memory>,
+}
+
+/// How full a server is, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) used: u64,
+    pub(super) max: u64,
+}
+
+impl Memory {
+    fn read(info: &str) -> Option<Self> {
+        let number = |name: &str| value_of(info, name)?.parse().ok();
+        let (used, max) = (number("used_memory")?, number("maxmemory")?);
+        (max > 0).then_some(Self { used, max })
+    }
+
+    pub(super) fn is_nearly_full(&self) -> bool {
+        self.used >= self.max - self.max / 10
+    }
 }
 
 impl ServerFacts {
     /// Asks the server.
     pub(super) async fn read(link: &Link) -> Result<Self> {
-        let info = text(link.command("ask for the version", &redis::cmd("INFO")).await?)?;
-        let line = |name: &str| {
-            let mut lines = info.lines().filter_map(|line| line.trim().split_once(':'));
-            lines.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
-        };
+        let nodes = texts(link.command("ask for the version", &redis::cmd("INFO")).await?)?;
+        let line = |name: &str| value_of(nodes.first()?, name);
+        let fullness = |memory: &Memory| memory.used.saturating_mul(1_000) / memory.max;
+        let memory = nodes.iter().filter_map(|info| Memory::read(info)).max_by_key(fullness);
         let version = line("redis_version").unwrap_or_default();
         // Where settings may not be asked for, some of them are told all the same.
         let off = line("aof_enabled").filter(|told| told == "0").map(|_| "no".to_owned());
         let append = ask(link, "appendonly").await.or(off);
         let fsync = ask(link, "appendfsync").await;
         let eviction = ask(link, "maxmemory-policy").await.or_else(|| line("maxmemory_policy"));
-        Ok(Self { durability: durability(append.as_deref(), fsync.as_deref()), version, eviction })
+        let durability = durability(append.as_deref(), fsync.as_deref());
+        Ok(Self { version, eviction, durability, memory })
     }
 
     /// The policy by which it throws keys away, if it may do so.
@@ -88,12 +109,20 @@ fn first_node(value: Value) -> Value {
     }
 }
 
-fn text(value: Value) -> Result<String> {
-    let value = match value {
-        Value::Map(mut nodes) if !nodes.is_empty() => nodes.swap_remove(0).1,
-        other => other,
+/// What each node says.
+fn texts(value: Value) -> Result<Vec<String>> {
+    let nodes = match value {
+        Value::Map(nodes) if !nodes.is_empty() => nodes.into_iter().map(|(_, text)| text).collect(),
+        other => vec![other],
     };
-    String::from_redis_value(value).map_err(|_| strange("ask for the version"))
+    let read = |text| String::from_redis_value(text).map_err(|_| strange("ask for the version"));
+    nodes.into_iter().map(read).collect()
+}
+
+/// The value of a line of `INFO`.
+fn value_of(info: &str, name: &str) -> Option<String> {
+    let mut lines = info.lines().filter_map(|line| line.trim().split_once(':'));
+    lines.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
 }
 
 fn durability(append: Option<&str>, fsync: Option<&str>) -> Durability {
@@ -122,6 +151,7 @@ mod tests {
             version: version.into(),
             eviction: Some(eviction.into()),
             durability: Durability::Durable,
+            memory: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use windlass_core::store::{WaitParams, Wake};
-use windlass_core::{Result, TaskId};
+use windlass_core::{Reason, Result, TaskId};
 
 use super::ears::{self, Listening};
 use super::fleet::Fleet;
@@ -57,9 +57,14 @@ pub(super) async fn wait<T: Waiting>(layout: &T, params: &WaitParams) -> Result<
     let mut pause = LOOK_EVERY_MIN;
     loop {
         // Asked for before looking, in `Wakes::wait`: an end between the two is told.
-        layout.watch_ends(&params.tasks).await?;
+        let is_told = match layout.watch_ends(&params.tasks).await {
+            Ok(()) => true,
+            // A server that is full takes no such mark: this wait looks by itself.
+            Err(error) if error.reason() == Reason::StorageFull => false,
+            Err(error) => return Err(error),
+        };
         let left = params.at_most.saturating_sub(started.elapsed());
-        let longest = match layout.herald().is_hearing() {
+        let longest = match is_told && layout.herald().is_hearing() {
             true => T::LOOK_EVERY_HEARING,
             false => pause,
         };

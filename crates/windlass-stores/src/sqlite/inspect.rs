@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::Connection;
-use windlass_core::store::{Finding, Severity};
+use windlass_core::store::{Finding, Severity, WriteRefusal};
 use windlass_core::{Error, Reason, Result, Timestamp};
 
 use super::error::During;
@@ -30,11 +30,22 @@ pub(super) fn findings(connection: &Connection, now: Timestamp) -> Result<Vec<Fi
     Ok(findings)
 }
 
+/// Why nothing can be written.
+pub(super) fn write_refusal(error: &Error) -> WriteRefusal {
+    let reason = error.reason();
+    let text = match reason {
+        Reason::StorageFull => "the disk is full",
+        _ => "the file cannot be written",
+    };
+    WriteRefusal { reason, text }
+}
+
 /// Nothing can be written, for this reason.
 pub(super) fn refused(error: &Error) -> Finding {
-    let (text, advice) = match error.reason() {
-        Reason::StorageFull => ("the disk is full", "make room on the disk of the file"),
-        _ => ("the file cannot be written", "look at the rights of the file and of its folder"),
+    let WriteRefusal { reason, text } = write_refusal(error);
+    let advice = match reason {
+        Reason::StorageFull => "make room on the disk of the file",
+        _ => "look at the rights of the file and of its folder",
     };
     finding(Severity::Problem, "writes", format!("{text}: {}", error.chain()), advice)
 }

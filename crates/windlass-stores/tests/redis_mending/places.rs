@@ -80,7 +80,7 @@ async fn finished_tasks_are_removed_in_time_though_their_list_is_gone() {
         stage.scene.bring(draft(), State::Cancelled).await;
         stage.delete_key(name).await;
         assert_eq!(stage.scene.tend().await.repaired > 0, is_repair, "{name}");
-        stage.scene.advance(HOUR + SECOND * 61);
+        stage.scene.advance(HOUR + HOUR / 10 + SECOND * 61);
         stage.scene.prune().await;
         stage.scene.tend().await;
         let left: i64 = stage.run(&stage.on("HLEN", "d")).await;

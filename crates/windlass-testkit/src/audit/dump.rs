@@ -43,7 +43,7 @@ impl Dump {
 
     async fn inspect(&mut self, store: &dyn Store) -> Result<()> {
         let inspection = store.inspect(Depth::Full).await?;
-        if !inspection.is_writable {
+        if !inspection.is_writable() {
             self.troubles.push(String::from("the store takes no writes"));
         }
         for finding in inspection.findings {

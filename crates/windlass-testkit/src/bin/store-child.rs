@@ -76,7 +76,7 @@ async fn fill(store: &Arc<dyn Store>) -> Result<()> {
     for depth in [Depth::Ping, Depth::Full] {
         let inspection = store.inspect(depth).await?;
         let worst = inspection.findings.iter().map(|finding| finding.severity).max();
-        println!("writable {} {worst:?}", inspection.is_writable);
+        println!("writable {} {worst:?}", inspection.is_writable());
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ pub async fn the_profile_names_the_store_and_its_limits(s: Scene) {
 
 pub async fn a_ping_tells_the_stores_time_and_finds_no_problem(s: Scene) {
     let before = s.store.inspect(Depth::Ping).await.unwrap();
-    assert!(before.is_writable);
+    assert!(before.is_writable());
     let problem = before.findings.iter().find(|found| found.severity == Severity::Problem);
     assert_eq!(problem, None);
     s.advance(SECOND);

@@ -5,15 +5,16 @@ use windlass_core::store::{Depth, Finding, Inspection, Severity};
 
 use super::tend::Sweep;
 use super::{Shared, damage};
+use crate::redis::fleet::check_memory;
 use crate::redis::server::ServerFacts;
 
 impl Shared {
     pub(super) async fn inspect(&self, depth: Depth) -> Result<Inspection> {
-        let now = self.fleet.now().await?;
+        let ping = self.fleet.ping().await?;
         let facts = &self.fleet.common.facts;
         let mut inspection = Inspection {
-            now,
-            is_writable: true,
+            now: ping.now,
+            refusal: ping.refusal,
             version: facts.version.clone(),
             findings: self.fleet.promises(facts),
             brokers: Vec::new(),
@@ -24,6 +25,7 @@ impl Shared {
         let facts = ServerFacts::read(&self.fleet.link).await?;
         inspection.version.clone_from(&facts.version);
         inspection.findings = self.fleet.promises(&facts);
+        inspection.findings.extend(ping.finding.into_iter().chain(check_memory(&facts)));
         for queue in self.all_queues().await? {
             inspection.findings.extend(self.find_damage(&queue).await?);
             if depth == Depth::Repair {

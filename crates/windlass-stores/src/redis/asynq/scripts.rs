@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::redis::fleet::PRELUDE;
+use crate::redis::fleet::{OVER_LIMIT, PRELUDE};
 use crate::redis::script::Script;
 
 const OWN_PRELUDE: &str = include_str!("../../../lua/asynq/prelude.lua");
@@ -19,27 +19,27 @@ macro_rules! scripts {
 
 // The two that claim share `claiming.lua`.
 scripts! {
-    APPLY = CLAIMING + "apply";
-    BEAT = "beat";
-    CANCEL = "cancel";
-    CHANGE = "change";
-    CLAIM = CLAIMING + "claim";
+    APPLY = OVER_LIMIT + CLAIMING + "apply";
+    BEAT = OVER_LIMIT + "beat";
+    CANCEL = OVER_LIMIT + "cancel";
+    CHANGE = OVER_LIMIT + "change";
+    CLAIM = OVER_LIMIT + CLAIMING + "claim";
     DAMAGE = "damage";
-    HELD = "held";
+    HELD = OVER_LIMIT + "held";
     INSERT = "insert";
     LIST = "list";
     LOOK = "look";
-    MEND = "mend";
-    ORDER = "order";
-    PLACE = "place";
+    MEND = OVER_LIMIT + "mend";
+    ORDER = OVER_LIMIT + "order";
+    PLACE = OVER_LIMIT + "place";
     POLL = "poll";
-    PROMOTE = "promote";
-    PRUNE = "prune";
+    PROMOTE = OVER_LIMIT + "promote";
+    PRUNE = OVER_LIMIT + "prune";
     QUEUES = "queues";
-    RECOVER = "recover";
-    SHOW = "show";
-    STRAY = "stray";
-    TEND = "tend";
-    WATCH = "watch";
+    RECOVER = OVER_LIMIT + "recover";
+    SHOW = OVER_LIMIT + "show";
+    STRAY = OVER_LIMIT + "stray";
+    TEND = OVER_LIMIT + "tend";
+    WATCH = OVER_LIMIT + "watch";
     WORKERS = "workers";
 }

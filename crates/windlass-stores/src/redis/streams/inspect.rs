@@ -6,14 +6,15 @@ use windlass_core::{QueueName, State};
 
 use super::Shared;
 use crate::reading::SCAN_MAX;
+use crate::redis::fleet::check_memory;
 use crate::redis::server::ServerFacts;
 
 impl Shared {
     pub(super) async fn inspect(&self, depth: Depth) -> Result<Inspection> {
-        let now = self.fleet.now().await?;
+        let ping = self.fleet.ping().await?;
         let mut inspection = Inspection {
-            now,
-            is_writable: true,
+            now: ping.now,
+            refusal: ping.refusal,
             version: self.fleet.common.facts.version.clone(),
             findings: self.fleet.promises(&self.fleet.common.facts),
             brokers: Vec::new(),
@@ -24,6 +25,7 @@ impl Shared {
         let facts = ServerFacts::read(&self.fleet.link).await?;
         inspection.version.clone_from(&facts.version);
         inspection.findings = self.fleet.promises(&facts);
+        inspection.findings.extend(ping.finding.into_iter().chain(check_memory(&facts)));
         if depth == Depth::Repair {
             self.mend_all().await?;
         }

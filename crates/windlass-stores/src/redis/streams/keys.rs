@@ -10,7 +10,7 @@
 //! | `g` | hash: id → progress |
 //! | `z` | sorted set: scheduled and retrying ids by their time |
 //! | `dead` | sorted set: ids of dead letters by their submit |
-//! | `k:<ms>` | list: finished ids of one retention, in lines with their time |
+//! | `k:<ms>` | list: finished ids of about this retention, in lines with their time |
 //! | `ks` | sorted set: those lists by the time of their first line |
 //! | `u`, `ut` | hash: key digest → holder; sorted set: digests by their time |
 //! | `cr` | hash: running ids whose cancellation was asked for |

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::redis::fleet::PRELUDE;
+use crate::redis::fleet::{OVER_LIMIT, PRELUDE};
 use crate::redis::script::Script;
 
 const OWN_PRELUDE: &str = include_str!("../../../lua/streams/prelude.lua");
@@ -21,20 +21,20 @@ macro_rules! scripts {
 
 // What a queue is asked for; the two that claim share `claiming.lua`.
 scripts! {
-    APPLY = CLAIMING + "apply";
-    BEAT = "beat";
-    CHANGE = "change";
-    CLAIM = CLAIMING + "claim";
-    HELD = "held";
+    APPLY = OVER_LIMIT + CLAIMING + "apply";
+    BEAT = OVER_LIMIT + "beat";
+    CHANGE = OVER_LIMIT + "change";
+    CLAIM = OVER_LIMIT + CLAIMING + "claim";
+    HELD = OVER_LIMIT + "held";
     INSERT = "insert";
     LOOK = "look";
-    MEND = MENDING + RECKONING + "mend";
-    ORDER = "order";
-    PLACE = "place";
-    PROMOTE = "promote";
-    PRUNE = "prune";
+    MEND = OVER_LIMIT + MENDING + RECKONING + "mend";
+    ORDER = OVER_LIMIT + "order";
+    PLACE = OVER_LIMIT + "place";
+    PROMOTE = OVER_LIMIT + "promote";
+    PRUNE = OVER_LIMIT + "prune";
     QUEUES = "queues";
     SIZES = "sizes";
-    TEND = "tend";
+    TEND = OVER_LIMIT + "tend";
     WORKERS = "workers";
 }
