@@ -1,7 +1,5 @@
 //! A handler that holds its run: the end is reported, and the slot is free, when the hold is dropped.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
-
 use std::time::Duration;
 
 use tokio::sync::mpsc;
