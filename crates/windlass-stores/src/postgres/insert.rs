@@ -7,7 +7,6 @@ mod careful;
 mod columns;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use windlass_core::store::Inserted;
@@ -50,8 +49,8 @@ struct Coming<'t> {
 
 /// The numbers of the queues and kinds of a call.
 pub(super) struct Naming {
-    pub(super) queues: Arc<Known>,
-    pub(super) kinds: Arc<Known>,
+    pub(super) queues: Known,
+    pub(super) kinds: Known,
 }
 
 impl Naming {
