@@ -61,6 +61,7 @@ statements! {
     INSPECT_COMMIT = "inspect_commit";
     INSPECT_DEAD = "inspect_dead";
     INSPECT_HOLDERS = "inspect_holders";
+    INSPECT_ISOLATION = "inspect_isolation";
     INSPECT_LIMITS = "inspect_limits";
     INSPECT_OVERDUE = "inspect_overdue";
     INSPECT_PARTITIONS = "inspect_partitions";
