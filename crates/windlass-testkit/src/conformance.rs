@@ -341,6 +341,9 @@ macro_rules! topic {
                 an_unreadable_record_does_not_stop_an_expire,
                 an_unreadable_record_does_not_stop_a_prune,
                 an_unreadable_record_does_not_stop_an_apply_or_a_list,
+                an_unreadable_record_does_not_stop_a_leave,
+                an_unreadable_record_does_not_stop_a_change_by_filter,
+                an_unreadable_record_does_not_stop_a_get,
         } }
     };
     (races of $subject:ty) => {

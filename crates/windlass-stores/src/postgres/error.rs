@@ -83,9 +83,14 @@ pub(super) fn is_duplicate(error: &Error) -> bool {
     code(error).is_some_and(|code| *code == SqlState::UNIQUE_VIOLATION)
 }
 
-/// True when no partition of a table is there for a row.
+/// True when no partition of a table is there for a row. The server has the same code for a check that a row does
+/// not pass, and names that check.
 pub(super) fn is_missing_partition(error: &Error) -> bool {
-    code(error).is_some_and(|code| *code == SqlState::CHECK_VIOLATION)
+    let cause = std::error::Error::source(error);
+    let cause = cause.and_then(|cause| cause.downcast_ref::<tokio_postgres::Error>());
+    cause.and_then(tokio_postgres::Error::as_db_error).is_some_and(|cause| {
+        *cause.code() == SqlState::CHECK_VIOLATION && cause.constraint().is_none()
+    })
 }
 
 /// True when a lock was not given up in time.

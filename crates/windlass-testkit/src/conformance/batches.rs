@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use windlass_core::store::{Applied, ApplyParams, Filter, Inserted, Refusal, Reservation};
+use windlass_core::store::{
+    Action, Applied, ApplyParams, Filter, GetParams, Inserted, Parts, Refusal, Reservation,
+};
 use windlass_core::{ErrorKind, Kind, QueueName, Reason, State, TaskId};
 
 use crate::draft::{Draft, RETENTION, draft, queue};
@@ -225,4 +227,36 @@ pub async fn an_unreadable_record_does_not_stop_an_apply_or_a_list(s: Scene) {
         let seen = listed.iter().any(|record| record.id == *id);
         assert!(seen, "the list leaves out {id}");
     }
+}
+
+pub async fn an_unreadable_record_does_not_stop_a_leave(s: Scene) {
+    let worker = s.worker().await;
+    let ids = s.submit_many(3).await;
+    s.claim(&worker, 3).await;
+    if !s.spoil(&ids[1]).await {
+        return;
+    }
+    s.leave(&worker).await;
+    for id in [&ids[0], &ids[2]] {
+        s.expect(id, State::Pending, "its worker has left").await;
+    }
+}
+
+pub async fn an_unreadable_record_does_not_stop_a_change_by_filter(s: Scene) {
+    let Some([first, _, last]) = spoiled(&s, draft()).await else {
+        return;
+    };
+    s.change_matching(Filter::default(), Action::Cancel, 2).await;
+    for id in [first, last] {
+        s.expect(&id, State::Cancelled, "it was cancelled with all others").await;
+    }
+}
+
+pub async fn an_unreadable_record_does_not_stop_a_get(s: Scene) {
+    let Some(ids) = spoiled(&s, draft()).await else {
+        return;
+    };
+    let params = GetParams { ids: ids.to_vec(), parts: Parts::ALL };
+    let found = s.store.get(params).await.unwrap();
+    assert!(found[0].is_some() && found[2].is_some(), "{found:?}");
 }
