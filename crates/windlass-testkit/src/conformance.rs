@@ -241,6 +241,8 @@ macro_rules! topic {
                 a_change_of_some_of_a_batch_leaves_its_neighbours_where_they_stand,
                 a_change_by_filter_is_bounded_and_goes_on_from_its_cursor,
                 a_change_by_filter_touches_only_what_matches,
+                a_change_by_filter_of_some_of_a_batch_leaves_its_neighbours,
+                changes_by_filter_made_at_once_change_each_task_once,
                 a_task_that_was_deleted_while_it_waited_cannot_be_finished,
         } }
     };

@@ -14,7 +14,7 @@ use windlass_core::{Priority, QueueName, Result, State, TaskId, Timestamp, Worke
 
 use super::batch::{Batch, Fate, Place};
 use super::digest::idempotency_digest;
-use super::id::{Id, epoch_of, multirange};
+use super::id::{Id, epoch_of, multirange, runs};
 use super::session::Session;
 use super::sql;
 
@@ -89,11 +89,14 @@ pub(super) async fn take(
     let mut sorted = seqs.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
+    let bits = state_bits(allowed);
     let mut found = match sorted.len() >= MANY {
-        true => take_many(session, &mut sorted, allowed, horizon).await?,
+        true => take_many(session, &mut sorted, bits, horizon).await?,
         false => Vec::new(),
     };
-    let bits = allowed.iter().fold(0_i32, |bits, state| bits | 1 << state.as_number());
+    if sorted.is_empty() {
+        return Ok(found);
+    }
     let rows = session.all(sql::TAKE, &[&sorted, &bits, &horizon]).await?;
     let is_there = |row: &&SqlRow| row.get::<_, Option<i16>>(1).is_some();
     for row in rows.iter().filter(is_there) {
@@ -113,24 +116,46 @@ pub(super) async fn take(
     Ok(found)
 }
 
-/// Takes pending and completed tasks range by range and row by row, and out of `seqs`. One by one,
-/// each would write its range or row anew.
+/// States, a bit each.
+pub(super) fn state_bits(states: &[State]) -> i32 {
+    states.iter().fold(0, |bits, state| bits | 1 << state.as_number())
+}
+
+/// Takes tasks that stand still out of their places with a statement for each sort of place, and out of `seqs`. One by
+/// one, each would write its range or row again. Places that hold none of them are asked for the rest only.
 async fn take_many(
     session: &Session,
     seqs: &mut Vec<i64>,
-    allowed: &[State],
+    bits: i32,
     horizon: i64,
 ) -> Result<Vec<Found>> {
     let mut found = Vec::new();
-    if allowed.contains(&State::Pending) {
-        for row in session.all(sql::TAKE_READY, &[&*seqs]).await? {
-            found.push(Found {
-                stood: Some((row.get(1), row.get(2))),
-                ..Found::bare(row.get(0), State::Pending)
-            });
+    let is_allowed = |state: State| bits & 1 << state.as_number() != 0;
+    if is_allowed(State::Pending) {
+        let (firsts, lasts): (Vec<_>, Vec<_>) = runs(seqs).into_iter().unzip();
+        for row in session.all(sql::TAKE_READY, &[&firsts, &lasts, &false]).await? {
+            let (first, last): (i64, i64) = (row.get(0), row.get(1));
+            let stood = Some((row.get(2), row.get(3)));
+            let bare = |seq| Found { stood, ..Found::bare(seq, State::Pending) };
+            found.extend((first..=last).map(bare));
         }
+        leave_out(seqs, &found);
     }
-    if allowed.contains(&State::Completed) {
+    if !seqs.is_empty() && (is_allowed(State::Scheduled) || is_allowed(State::Retrying)) {
+        for row in session.all(sql::TAKE_DEFERRED, &[&*seqs, &bits]).await? {
+            let state = if row.get(1) { State::Retrying } else { State::Scheduled };
+            found.push(Found::bare(row.get(0), state));
+        }
+        leave_out(seqs, &found);
+    }
+    if !seqs.is_empty() && (is_allowed(State::DeadLetter) || is_allowed(State::Cancelled)) {
+        for row in session.all(sql::TAKE_FATE, &[&*seqs, &bits, &horizon]).await? {
+            let state = State::from_number(i64::from(row.get::<_, i16>(1)))?;
+            found.push(Found::bare(row.get(0), state));
+        }
+        leave_out(seqs, &found);
+    }
+    if !seqs.is_empty() && is_allowed(State::Completed) {
         for row in session.all(sql::TAKE_DONE, &[&*seqs, &horizon]).await? {
             found.push(Found {
                 run: Some(FoundRun {
@@ -145,9 +170,14 @@ async fn take_many(
             });
         }
     }
+    leave_out(seqs, &found);
+    Ok(found)
+}
+
+/// Leaves out what was found.
+fn leave_out(seqs: &mut Vec<i64>, found: &[Found]) {
     let taken: HashSet<_> = found.iter().map(|found| found.seq).collect();
     seqs.retain(|seq| !taken.contains(seq));
-    Ok(found)
 }
 
 impl Found {
