@@ -57,6 +57,8 @@ pub enum Reason {
     Forbidden,
     /// The store's disk or memory is full.
     StorageFull,
+    /// The server's table of locks is full: too many are held at once.
+    LockTableFull,
     /// A key of the task is in someone's transaction that is still open: it is not known yet who will
     /// hold it.
     KeyBusy,

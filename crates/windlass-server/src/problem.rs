@@ -275,6 +275,9 @@ impl From<Error> for Problem {
         let detail = match (slug, error.reason()) {
             (Slug::StoreUnavailable, Reason::ReadOnly) => "the store cannot be written to".into(),
             (Slug::StoreUnavailable, Reason::StorageFull) => "the store is full".into(),
+            (Slug::StoreUnavailable, Reason::LockTableFull) => {
+                "the lock table of the store is full; try again".into()
+            }
             (Slug::StoreUnavailable, _) => "the store cannot answer now; try again".into(),
             (Slug::StoreForbidden, _) => {
                 "windlass lacks a right in the store; `windlass doctor` names it".into()
@@ -360,6 +363,7 @@ mod tests {
         check(ErrorKind::LeaseLost, Reason::WorkerLost, 409, "lease-lost");
         check(ErrorKind::Unavailable, Reason::Unspecified, 503, "store-unavailable");
         check(ErrorKind::Unavailable, Reason::StorageFull, 503, "store-unavailable");
+        check(ErrorKind::Unavailable, Reason::LockTableFull, 503, "store-unavailable");
         check(ErrorKind::Unavailable, Reason::Forbidden, 503, "store-forbidden");
         check(ErrorKind::Unsupported, Reason::Unspecified, 501, "unsupported");
         check(ErrorKind::Corrupt, Reason::Unspecified, 500, "internal");

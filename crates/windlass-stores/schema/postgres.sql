@@ -37,7 +37,8 @@ CREATE TABLE deferred (
   lane smallint NOT NULL,
   bits smallint NOT NULL,
   is_retry boolean NOT NULL,
-  PRIMARY KEY (seq)
+  PRIMARY KEY (seq),
+  CHECK (((lane >= 0) AND (lane <= 7)))
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 
 CREATE TABLE delta (
@@ -90,7 +91,10 @@ CREATE TABLE fate (
   retention_ms bigint,
   cancel boolean NOT NULL DEFAULT false,
   history bytea,
-  PRIMARY KEY (seq)
+  PRIMARY KEY (seq),
+  CHECK ((attempts >= 0)),
+  CHECK ((crashes >= 0)),
+  CHECK ((state = ANY (ARRAY[5, 6])))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000);
 
 CREATE TABLE generation (
@@ -185,7 +189,8 @@ CREATE TABLE ready (
   queue integer NOT NULL,
   lane smallint NOT NULL,
   bits smallint NOT NULL,
-  PRIMARY KEY (lo)
+  PRIMARY KEY (lo),
+  CHECK (((lane >= 0) AND (lane <= 7)))
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 
 CREATE TABLE ready_count (
@@ -229,7 +234,12 @@ CREATE TABLE task (
   priority smallint NOT NULL,
   extras bytea NOT NULL,
   payload bytea NOT NULL,
-  PRIMARY KEY (seq)
+  PRIMARY KEY (seq),
+  CHECK ((max_crashes >= 0)),
+  CHECK ((max_retries >= 0)),
+  CHECK (((priority >= 0) AND (priority <= 3))),
+  CHECK ((retention_ms >= 0)),
+  CHECK ((timeout_ms >= 0))
 ) PARTITION BY RANGE (seq);
 
 CREATE TABLE uniq (
@@ -308,6 +318,9 @@ LANGUAGE plpgsql VOLATILE /* a body of 9 lines, 3a45dff24f13246f8ef2d2f4a118afad
 CREATE FUNCTION check_name(what text, name text) RETURNS void
 LANGUAGE plpgsql VOLATILE /* a body of 9 lines, 3da1f67d27e4bcf081645a053506db15 */;
 
+CREATE FUNCTION check_value(what text, is_good boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE /* a body of 6 lines, ede9025811d01ff07f2a67b2c9e03514 */;
+
 CREATE FUNCTION clock(told bigint) RETURNS bigint
 LANGUAGE sql VOLATILE /* a body of 3 lines, 3f83816b649836706690a16e747a2ba5 */;
 
@@ -355,6 +368,9 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path=windlass, pg_temp /* 
 
 CREATE FUNCTION id_of(seq bigint, stamp bigint) RETURNS text
 LANGUAGE sql IMMUTABLE /* a body of 6 lines, e521e02636dbd11c61bf727d2e092b05 */;
+
+CREATE FUNCTION is_object(extras text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE /* a body of 6 lines, d255f6d881426d90941b99fa1d531b8e */;
 
 CREATE FUNCTION last_error(history bytea) RETURNS text
 LANGUAGE sql IMMUTABLE /* a body of 1 lines, d41d8cd98f00b204e9800998ecf8427e */;
@@ -444,7 +460,7 @@ CREATE FUNCTION stands_from(a bigint) RETURNS bigint
 LANGUAGE sql STABLE /* a body of 11 lines, 36605017ec063e4d873d0560514d8214 */;
 
 CREATE FUNCTION submit(asked jsonb, payload bytea, OUT outcome text, OUT holder text) RETURNS record
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET enable_seqscan=off SET jit=off SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 116 lines, 64c63d6c4d5481bd60311715f8eeb0e0 */;
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET enable_seqscan=off SET jit=off SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 128 lines, c0f5164f3ac0fd59d14212f3dfc9a573 */;
 
 CREATE FUNCTION take(wanted bigint, allowed integer, horizon bigint, OUT state smallint, OUT is_taken boolean, OUT at_position bigint, OUT at_since bigint, OUT at_token bigint, OUT at_worker integer, OUT at_claimed bigint, OUT at_finished bigint, OUT at_retention bigint, OUT at_took integer) RETURNS record
 LANGUAGE plpgsql VOLATILE /* a body of 90 lines, 19f38af139683397ccfe228ac02f9f3a */;

@@ -48,7 +48,7 @@ mod within;
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -126,6 +126,7 @@ struct Shared {
 impl PostgresStore {
     /// Opens a store; its schema is made and migrated if need be.
     pub async fn open(options: PostgresOptions) -> Result<Self> {
+        warn_of_unverified_hosts(&options);
         let store = Self::on(Arc::new(options), Arc::new(Wakes::new(|| {})));
         let shared = Arc::clone(&store.shared);
         to_the_end(async move {
@@ -177,6 +178,20 @@ impl PostgresStore {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         to_the_end(work(Arc::clone(&self.shared))).await
+    }
+}
+
+/// Warns, once in a process, of servers on the network that need not prove who they are.
+fn warn_of_unverified_hosts(options: &PostgresOptions) {
+    static WARNED: Once = Once::new();
+    let hosts = options.unverified_hosts();
+    if !hosts.is_empty() {
+        WARNED.call_once(|| {
+            tracing::warn!(
+                hosts = hosts.join(", "),
+                "the connection to postgres is not verified; set sslmode=verify-full in its URL"
+            );
+        });
     }
 }
 

@@ -355,10 +355,31 @@ async fn an_id_beyond_all_that_was_reserved_is_refused_and_hurts_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_id_whose_task_was_pruned_may_come_again() {
+async fn a_repeated_insert_does_not_bring_back_a_task_that_was_pruned() {
+    let (s, client) = scene().await;
+    for sent in [draft(), draft().idempotency("once"), draft().unique(until_finished("one"))] {
+        let task = s.make(sent.retention(SECOND)).await;
+        assert!(s.insert(vec![task.clone()]).await[0].is_new());
+        let worker = s.worker().await;
+        let run = s.take(&worker, &task.id).await;
+        s.finish_as(&run, completed(), State::Completed).await;
+        s.advance(RETENTION);
+        s.prune().await;
+        // Its answer was lost, and the client asks again: it has run, and must not run twice.
+        assert!(s.insert(vec![task.clone()]).await[0].is_new(), "it was stored");
+        assert!(s.claim(&worker, 9).await.is_empty(), "it has run");
+        s.expect_gone(&task.id, "its time is over").await;
+    }
+    check_clean(&s, &client).await;
+}
+
+/// As after a restore, when numbers are given again: what was pruned under one is in nobody's way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_task_may_come_under_the_number_of_one_that_was_pruned() {
     let (s, client) = scene().await;
     let task = s.make(draft().idempotency("once")).await;
-    for _ in 0..2 {
+    for payload in ["first", "second"] {
+        let task = draft().idempotency("once").payload(payload).with_id(task.id.clone());
         assert!(s.insert(vec![task.clone()]).await[0].is_new());
         let worker = s.worker().await;
         let run = s.take(&worker, &task.id).await;

@@ -59,6 +59,10 @@ async fn each_mode_checks_what_it_says() {
         ("localhost", "disable", None, false),
         ("localhost", "prefer", None, true),
         ("elsewhere", "require", None, true),
+        // A certificate to trust has the server's checked, as in libpq, but not its name.
+        ("localhost", "require", Some("strangers.pem"), false),
+        ("localhost", "prefer", Some("strangers.pem"), false),
+        ("elsewhere", "require", Some("ours.pem"), true),
         ("localhost", "verify-full", Some("ours.pem"), true),
         ("elsewhere", "verify-full", Some("ours.pem"), false),
         ("elsewhere", "verify-ca", Some("ours.pem"), true),

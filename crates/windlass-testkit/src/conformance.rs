@@ -257,6 +257,8 @@ macro_rules! topic {
                 a_change_of_some_of_a_batch_leaves_its_neighbours_where_they_stand,
                 a_change_by_filter_is_bounded_and_goes_on_from_its_cursor,
                 a_change_by_filter_touches_only_what_matches,
+                a_change_by_filter_of_some_of_a_batch_leaves_its_neighbours,
+                changes_by_filter_made_at_once_change_each_task_once,
                 a_task_that_was_deleted_while_it_waited_cannot_be_finished,
         } }
     };
@@ -358,6 +360,9 @@ macro_rules! topic {
                 an_unreadable_record_does_not_stop_an_expire,
                 an_unreadable_record_does_not_stop_a_prune,
                 an_unreadable_record_does_not_stop_an_apply_or_a_list,
+                an_unreadable_record_does_not_stop_a_leave,
+                an_unreadable_record_does_not_stop_a_change_by_filter,
+                an_unreadable_record_does_not_stop_a_get,
                 a_damaged_queue_does_not_stop_claims_from_others,
                 a_damaged_queue_does_not_stop_reports_and_beats_of_others,
                 a_damaged_queue_does_not_stop_reads_and_upkeep_of_others,

@@ -75,7 +75,7 @@ pub struct DutyReport {
     pub has_more: bool,
     /// When there will be more to do, if known.
     pub next_due: Option<Timestamp>,
-    /// What could not be read and was left where it is.
+    /// What could not be read: it was left where it is, or set aside among the dead letters.
     pub skipped_bad: u64,
     /// What was found half missing, or counted wrong, and was put right.
     pub repaired: u64,

@@ -78,7 +78,7 @@ impl Desk {
                 Ok(report) => {
                     self.link.contact.answered();
                     if report.skipped_bad > 0 {
-                        tracing::error!(name, count = report.skipped_bad, "unreadable, left alone");
+                        tracing::error!(name, count = report.skipped_bad, "records cannot be read");
                     }
                     if !report.has_more {
                         return Some(report);

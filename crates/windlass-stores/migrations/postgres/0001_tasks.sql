@@ -33,13 +33,13 @@ CREATE TABLE task (
   stamp        int8 NOT NULL,                      -- the time in its id; with seq it makes the id
   created_at   int8 NOT NULL,
   run_at       int8 NOT NULL,                      -- as submitted; 0: at once
-  timeout_ms   int8 NOT NULL,
-  retention_ms int8 NOT NULL,
+  timeout_ms   int8 NOT NULL CHECK (timeout_ms >= 0),
+  retention_ms int8 NOT NULL CHECK (retention_ms >= 0),
   queue        int4 NOT NULL,
   kind         int4 NOT NULL,
-  max_retries  int4 NOT NULL,
-  max_crashes  int4 NOT NULL,
-  priority     int2 NOT NULL,                      -- 0 low … 3 critical
+  max_retries  int4 NOT NULL CHECK (max_retries >= 0),
+  max_crashes  int4 NOT NULL CHECK (max_crashes >= 0),
+  priority     int2 NOT NULL CHECK (priority BETWEEN 0 AND 3),   -- 0 low … 3 critical
   extras       bytea NOT NULL,                     -- JSON; empty for none
   payload      bytea NOT NULL
 ) PARTITION BY RANGE (seq);
@@ -68,7 +68,7 @@ CREATE TABLE ready (
   hi       int8 NOT NULL,
   since    int8 NOT NULL,                          -- when they became pending
   queue    int4 NOT NULL,
-  lane     int2 NOT NULL,                          -- priority × 2, + 1 for suspects, which stand alone
+  lane     int2 NOT NULL CHECK (lane BETWEEN 0 AND 7),   -- priority × 2, + 1 for suspects, which stand alone
   bits     int2 NOT NULL                           -- 1: may have a fate; 2: has a key that success frees
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX ready_order ON ready (queue, lane, position);
@@ -90,7 +90,7 @@ CREATE TABLE deferred (
   seq      int8 PRIMARY KEY,
   run_at   int8 NOT NULL,
   queue    int4 NOT NULL,
-  lane     int2 NOT NULL,
+  lane     int2 NOT NULL CHECK (lane BETWEEN 0 AND 7),
   bits     int2 NOT NULL,
   is_retry bool NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
@@ -99,9 +99,9 @@ CREATE INDEX deferred_due ON deferred (run_at, seq);
 -- What went otherwise than straight. Written only by who holds the task's place.
 CREATE TABLE fate (
   seq          int8 PRIMARY KEY,
-  state        int2,                               -- 5 dead_letter, 6 cancelled; NULL while elsewhere
-  attempts     int4 NOT NULL,                      -- before the present run
-  crashes      int4 NOT NULL,
+  state        int2 CHECK (state IN (5, 6)),       -- 5 dead_letter, 6 cancelled; NULL while elsewhere
+  attempts     int4 NOT NULL CHECK (attempts >= 0),   -- before the present run
+  crashes      int4 NOT NULL CHECK (crashes >= 0),
   token        int8,                               -- the last claim but for one that runs or completed
   applied      int8,                               -- the last claim whose end its worker reported
   worker       int4,

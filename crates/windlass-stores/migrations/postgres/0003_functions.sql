@@ -96,8 +96,24 @@ CREATE FUNCTION count_state(queue int4, priority int2, state int4, by int4) RETU
   )
 $$;
 
+-- Refuses a value that no task may have.
+CREATE FUNCTION check_value(what text, is_good bool) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF is_good IS NOT TRUE THEN
+    RAISE EXCEPTION 'submit: % is missing or out of its bounds', what USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+END $$;
+
+-- True when a task's rare options are empty or a JSON object.
+CREATE FUNCTION is_object(extras text) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN extras = '' OR json_typeof(extras::json) = 'object';
+EXCEPTION WHEN others THEN
+  RETURN false;
+END $$;
+
 -- Stores one task in the caller's transaction: it exists if and only if that commits. Whoever wants a key of it
--- waits until then, and nobody else does. `asked` holds what is checked already: identity, told, seq, stamp,
+-- waits until then, and nobody else does. What a worker or a sweep could not read is refused. `asked`: identity, told, seq, stamp,
 -- queue and kind (numbers that everybody can see), queue_name, kind_name, priority, max_retries, max_crashes,
 -- timeout_ms, retention_ms, extras, run_at, delay_ms, idempotency_key, unique_key, is_unique, unique_for_ms,
 -- returns_holder, is_quiet. Tells `new`, or `existing`, `different` or `conflict` with the task that has the key, or
@@ -125,6 +141,18 @@ BEGIN
   );
   PERFORM 1 FROM identity AS x WHERE x.one = 1 AND x.id = a.identity;
   IF NOT FOUND THEN outcome := 'elsewhere'; RETURN; END IF;
+  PERFORM check_value('seq', a.seq BETWEEN 1 AND 4611686018427387903),
+    check_value('stamp', a.stamp BETWEEN 0 AND 281474976710655),
+    check_value('priority', a.priority BETWEEN 0 AND 3),
+    check_value('max_retries', a.max_retries >= 0),
+    check_value('max_crashes', a.max_crashes >= 0),
+    check_value('timeout_ms', a.timeout_ms >= 0),
+    check_value('retention_ms', a.retention_ms >= 0),
+    -- Not looked up: a name may be younger than the snapshot of the caller's transaction.
+    check_value('queue', a.queue > 0 AND a.queue_name IS NOT NULL),
+    check_value('kind', a.kind > 0 AND a.kind_name IS NOT NULL),
+    check_value('extras', is_object(a.extras)),
+    check_value('payload', submit.payload IS NOT NULL);
 
   idempotency := digest('idempotency', convert_to(a.kind_name, 'UTF8'), convert_to(a.idempotency_key, 'UTF8'));
   IF a.is_unique THEN

@@ -5,7 +5,8 @@ SELECT q.name, c.priority,
   (count(*) FILTER (WHERE c.state = 3)), (count(*) FILTER (WHERE c.state = 4)), (count(*) FILTER (WHERE c.state = 5)),
   (count(*) FILTER (WHERE c.state = 6))
 FROM (
-  SELECT t.queue, t.priority, p.state
+  -- A priority that cannot be read counts as normal, as everywhere.
+  SELECT t.queue, CASE WHEN t.priority BETWEEN 0 AND 3 THEN t.priority ELSE 1::int2 END AS priority, p.state
   FROM (
     SELECT CASE WHEN d.is_retry THEN 3 ELSE 0 END AS state, d.seq FROM deferred AS d
     UNION ALL

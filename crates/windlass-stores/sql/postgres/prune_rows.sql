@@ -5,7 +5,7 @@ WITH
 a AS (DELETE FROM fate WHERE seq = ANY ($1::int8[])),
 b AS (DELETE FROM progress WHERE seq = ANY ($1::int8[])),
 gone AS MATERIALIZED (
-  SELECT t.seq, t.queue, t.priority
+  SELECT t.seq, t.queue, CASE WHEN t.priority BETWEEN 0 AND 3 THEN t.priority ELSE 1::int2 END AS priority
   FROM unnest($1::int8[]) AS u (seq)
   CROSS JOIN LATERAL (SELECT x.seq, x.queue, x.priority FROM task AS x WHERE x.seq = u.seq LIMIT 1) AS t
 ),

@@ -1,5 +1,7 @@
 //! Change in PostgreSQL: cancel, rerun, reschedule, delete.
 
+mod matching;
+
 use std::collections::{HashMap, HashSet};
 
 use windlass_core::history::Happening;
@@ -12,7 +14,6 @@ use super::Shared;
 use super::batch::Batch;
 use super::beat::stamps;
 use super::id::Id;
-use super::list::Walk;
 use super::pool::transaction;
 use super::row::{self, Found, Row};
 use super::session::Session;
@@ -33,7 +34,7 @@ impl Shared {
                     let (turn, rest): (Vec<_>, Vec<_>) =
                         left.into_iter().partition(|(_, id)| met.insert(id.seq));
                     let turn_ids: Vec<_> = turn.iter().map(|(_, id)| *id).collect();
-                    let told = self.change_all(params, &[], &turn_ids).await?;
+                    let told = self.change_all(params, &turn_ids).await?;
                     for ((at, _), changed) in turn.into_iter().zip(told) {
                         outcomes[at] = changed;
                     }
@@ -47,66 +48,59 @@ impl Shared {
                 Ok(changes.reply)
             }
             Target::Matching { filter, limit, cursor } => {
-                let held = self.pool.get().await?;
-                let found = async {
-                    let now = self.now(&held.session).await?;
-                    let walk = Walk { filter, cursor: cursor.as_deref(), limit: *limit, now };
-                    walk.step(&held.session).await
-                };
-                let found = found.await;
-                held.back();
-                let step = found?;
-                let ids: Vec<_> = step
-                    .found
-                    .iter()
-                    .map(|row| Id { seq: row.get(0), stamp: row.get(1) })
-                    .collect();
-                let told = self.change_all(params, &filter.states, &ids).await?;
-                let mut changes = Changes::default();
-                for (id, changed) in ids.iter().zip(told) {
-                    changes.add(&id.task_id(), changed);
-                }
-                changes.reply.next_cursor = step.next_cursor;
-                Ok(changes.reply)
+                let piece =
+                    matching::Piece { params, filter, limit: *limit, cursor: cursor.as_deref() };
+                let (reply, news) =
+                    transaction!(self.pool, session => self.change_piece(session, &piece))?;
+                self.tell(news);
+                Ok(reply)
             }
         }
     }
 
-    /// Changes tasks, none of which is named twice; `also_in` narrows their states further.
-    async fn change_all(
-        &self,
-        params: &ChangeParams,
-        also_in: &[State],
-        ids: &[Id],
-    ) -> Result<Vec<Changed>> {
+    /// Changes tasks, none of which is named twice.
+    async fn change_all(&self, params: &ChangeParams, ids: &[Id]) -> Result<Vec<Changed>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let (told, news) =
-            transaction!(self.pool, session => self.change_in(session, params, also_in, ids))?;
+        let (told, news) = transaction!(self.pool, session => async {
+            let stamps = stamps(session, ids.iter().map(|id| id.seq)).await?;
+            let is_known = |id: &Id| stamps.get(&id.seq) == Some(&id.stamp);
+            let known: Vec<_> = ids.iter().copied().filter(is_known).collect();
+            let (told, news, now) = self.change_in(session, params, &[], &known).await?;
+            let mut of_known = told.into_iter();
+            let of_each = |id: &Id| match is_known(id) {
+                true => of_known.next().unwrap_or(Changed::NotFound),
+                false => Changed::NotFound,
+            };
+            let told: Vec<_> = ids.iter().map(of_each).collect();
+            let mut changes = Changes::default();
+            for (id, changed) in ids.iter().zip(&told) {
+                changes.add(&id.task_id(), *changed);
+            }
+            note_deletes(session, params, &changes, now).await?;
+            Ok((told, news))
+        })?;
         self.tell(news);
         Ok(told)
     }
 
+    /// Changes tasks that were there a moment ago, none of which is named twice; `also_in` narrows their states
+    /// further. Answers what became of each, and when.
     async fn change_in(
         &self,
         session: &Session,
         params: &ChangeParams,
         also_in: &[State],
         ids: &[Id],
-    ) -> Result<(Vec<Changed>, News)> {
-        let is_wanted = |state: State| {
-            let fits = |states: &[State]| states.is_empty() || states.contains(&state);
-            fits(&params.only_in) && fits(also_in)
-        };
+    ) -> Result<(Vec<Changed>, News, Timestamp)> {
+        let is_wanted = |state: State| is_meant(params, also_in, state);
         let allowed: Vec<_> = State::ALL
             .into_iter()
             .filter(|state| is_wanted(*state) && is_done_at_once(params.action, *state))
             .collect();
         let now = self.now(session).await?;
-        let stamps = stamps(session, ids.iter().map(|id| id.seq)).await?;
-        let known = |id: &&Id| stamps.get(&id.seq) == Some(&id.stamp);
-        let seqs: Vec<_> = ids.iter().filter(known).map(|id| id.seq).collect();
+        let seqs: Vec<_> = ids.iter().map(|id| id.seq).collect();
         let found = row::take(session, &seqs, &allowed, now.as_millis()).await?;
         // After the locks: whatever was waited for happened before this.
         let now = self.now(session).await?;
@@ -120,7 +114,6 @@ impl Shared {
         let rows = Row::load(session, needed).await?;
         let mut rows: HashMap<_, _> = rows.into_iter().map(|row| (row.id.seq, row)).collect();
         let mut batch = Batch::new(now, &self.options);
-        let mut changes = Changes::default();
         let mut told = Vec::with_capacity(ids.len());
         for id in ids {
             let changed = match (states.get(&id.seq), rows.remove(&id.seq)) {
@@ -134,17 +127,32 @@ impl Shared {
                 (Some((state, _)), None) => Changed::Conflict(*state),
                 (None, _) => Changed::NotFound,
             };
-            changes.add(&id.task_id(), changed);
             told.push(changed);
         }
         let news = batch.write(session).await?;
-        if changes.has_deleted() {
-            let row = session.one(sql::AUDIT_NUMBER, &[]).await?;
-            let number = row.map_or(0, |row| row.get(0));
-            document::save(session, &changes.audit(params, now, number), now).await?;
-        }
-        Ok((told, news))
+        Ok((told, news, now))
     }
+}
+
+/// Notes down what was deleted, if anything was.
+async fn note_deletes(
+    session: &Session,
+    params: &ChangeParams,
+    changes: &Changes,
+    now: Timestamp,
+) -> Result<()> {
+    if changes.has_deleted() {
+        let row = session.one(sql::AUDIT_NUMBER, &[]).await?;
+        let number = row.map_or(0, |row| row.get(0));
+        document::save(session, &changes.audit(params, now, number), now).await?;
+    }
+    Ok(())
+}
+
+/// True when a change is meant for tasks in this state; `also_in` narrows that further.
+fn is_meant(params: &ChangeParams, also_in: &[State], state: State) -> bool {
+    let fits = |states: &[State]| states.is_empty() || states.contains(&state);
+    fits(&params.only_in) && fits(also_in)
 }
 
 /// True when an action on a task in this state is done at once, for which it must be taken.

@@ -8,12 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio_postgres::Row as SqlRow;
-use windlass_core::history::{EndOfRun, Happening, Note};
 use windlass_core::store::{ClaimParams, Quota};
 use windlass_core::task::Extras;
-use windlass_core::{
-    Claimed, Error, Kind, Priority, QueueName, Reason, Result, Spec, State, Timestamp, duration,
-};
+use windlass_core::{Claimed, Error, Kind, QueueName, Reason, Result, Spec, Timestamp, duration};
 
 use super::Shared;
 use super::batch::Batch;
@@ -21,7 +18,7 @@ use super::id::{Id, epoch_of};
 use super::names::Known;
 use super::outbox::{Made, Reference};
 use super::pool::transaction;
-use super::row::{self, Row, lane, unsigned};
+use super::row::{self, Row, lane, read_priority, unsigned};
 use super::session::Session;
 use super::sql;
 use crate::wakes::News;
@@ -276,18 +273,13 @@ impl Shared {
     /// A record that cannot be read goes to the dead letters, where a person will find it: it must
     /// not stop the tasks behind it.
     async fn set_aside(&self, token: i64, task: &Claimed, fault: String) -> Result<()> {
-        tracing::error!(task = %task.id, fault, "a task cannot be read and goes to the dead letters");
         let Some(id) = Id::of(&task.id) else { return Ok(()) };
         let news: News = transaction!(self.pool, session => async {
             let now = self.now(session).await?;
             let mut batch = Batch::new(now, &self.options);
             let found = row::take_held(session, &[(token, id.seq)]).await?;
-            for mut row in Row::load(session, found).await? {
-                row.attempts = row.attempts.saturating_sub(1);
-                let (at, run, state) = (now, row.run(), State::DeadLetter);
-                let note = Some(Note { what: Happening::Discarded, error: Some(fault.clone()) });
-                row.remember(|history| history.end_run(EndOfRun { at, run, note, state }));
-                row.settle(&mut batch, state);
+            for row in Row::load(session, found).await? {
+                row.discard(&mut batch, fault.clone());
             }
             batch.write(session).await
         })?;
@@ -357,14 +349,15 @@ fn read(row: &SqlRow, lanes: &Lanes, kinds: &Known) -> Taken {
         fault.get_or_insert_with(|| "its kind is not known".to_owned());
         ""
     });
-    let priority = i64::from(row.get::<_, i16>(14));
+    let (priority, strange) = read_priority(row.get(14));
+    fault = fault.or(strange);
     let retention: Option<i64> = row.get(19);
     let task = Claimed {
         id: id.task_id(),
         epoch: epoch_of(token),
         kind: Kind::stored(kind),
         queue: QueueName::stored(&lanes.names[at]),
-        priority: Priority::from_number(priority).unwrap_or_default(),
+        priority,
         payload: Bytes::copy_from_slice(row.get(16)),
         attempts: unsigned(row.get(17)) + 1,
         crashes: unsigned(row.get(18)),

@@ -5,6 +5,14 @@ use windlass_core::{Error, ErrorKind, NewTask, Reason};
 
 /// Names the operation and sorts the cause by what can be done about it.
 pub(super) fn classify(operation: &str, cause: tokio_postgres::Error) -> Error {
+    if lacks_lock_space(&cause) {
+        let text = format!(
+            "{operation} in postgres: the lock table is full; raise max_locks_per_transaction"
+        );
+        return Error::new(ErrorKind::Unavailable, text)
+            .reason_is(Reason::LockTableFull)
+            .because(cause);
+    }
     let (kind, reason) = match cause.code() {
         Some(code) => classify_code(code.code()),
         None if cause.is_closed() || is_io(&cause) => (ErrorKind::Unavailable, Reason::Unspecified),
@@ -21,7 +29,7 @@ pub(super) fn classify_code(code: &str) -> (ErrorKind, Reason) {
         (ErrorKind::Unavailable, Reason::ReadOnly)
     } else if is(SqlState::INSUFFICIENT_PRIVILEGE) {
         (ErrorKind::Unavailable, Reason::Forbidden)
-    } else if is(SqlState::DISK_FULL) || is(SqlState::OUT_OF_MEMORY) {
+    } else if is(SqlState::DISK_FULL) {
         (ErrorKind::Unavailable, Reason::StorageFull)
     } else if code.starts_with("22") {
         // Data that the server cannot hold, such as a NUL in a text.
@@ -31,6 +39,15 @@ pub(super) fn classify_code(code: &str) -> (ErrorKind, Reason) {
     } else {
         (ErrorKind::Unavailable, Reason::Unspecified)
     }
+}
+
+/// True when the server has no room for another lock. It has one code for all memory that it lacks; the
+/// hint names the setting in every language.
+fn lacks_lock_space(cause: &tokio_postgres::Error) -> bool {
+    cause.as_db_error().is_some_and(|error| {
+        *error.code() == SqlState::OUT_OF_MEMORY
+            && error.hint().is_some_and(|hint| hint.contains("locks_per_transaction"))
+    })
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
@@ -66,9 +83,14 @@ pub(super) fn is_duplicate(error: &Error) -> bool {
     code(error).is_some_and(|code| *code == SqlState::UNIQUE_VIOLATION)
 }
 
-/// True when no partition of a table is there for a row.
+/// True when no partition of a table is there for a row. The server has the same code for a check that a row does
+/// not pass, and names that check.
 pub(super) fn is_missing_partition(error: &Error) -> bool {
-    code(error).is_some_and(|code| *code == SqlState::CHECK_VIOLATION)
+    let cause = std::error::Error::source(error);
+    let cause = cause.and_then(|cause| cause.downcast_ref::<tokio_postgres::Error>());
+    cause.and_then(tokio_postgres::Error::as_db_error).is_some_and(|cause| {
+        *cause.code() == SqlState::CHECK_VIOLATION && cause.constraint().is_none()
+    })
 }
 
 /// True when a lock was not given up in time.

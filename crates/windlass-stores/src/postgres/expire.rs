@@ -42,16 +42,24 @@ impl Shared {
         found.sort_unstable_by_key(|found| found.seq);
         let found_count = found.len();
         let rows = Row::load(session, found).await?;
-        let (done, skipped) = (rows.len(), found_count - rows.len());
-        for row in rows {
-            let step = expire(row.held());
-            row.end_run(&mut batch, step.state, step);
+        let (done, mut skipped) = (rows.len(), found_count - rows.len());
+        for mut row in rows {
+            match row.fault.take() {
+                Some(fault) => {
+                    skipped += 1;
+                    row.discard(&mut batch, fault);
+                }
+                None => {
+                    let step = expire(row.held());
+                    row.end_run(&mut batch, step.state, step);
+                }
+            }
         }
         let news = batch.write(session).await?;
         let next_due = next_due(session, sql::EXPIRE_NEXT).await?;
         let report = DutyReport {
             done: done as u64,
-            has_more: has_more && done > 0,
+            has_more: has_more && found_count > 0,
             next_due,
             skipped_bad: skipped as u64,
             ..DutyReport::default()

@@ -7,12 +7,11 @@ mod careful;
 mod columns;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use windlass_core::store::Inserted;
 use windlass_core::unique::{Hold, KeyDigest};
-use windlass_core::{Error, NewTask, Result, Timestamp};
+use windlass_core::{Error, NewTask, Reason, Result, Timestamp};
 
 use columns::Columns;
 
@@ -38,6 +37,12 @@ const PARTITION_TRIES: usize = 5;
 const PATIENCE: &str = "SET LOCAL lock_timeout TO '2s'";
 const PATIENCE_SPENT: &str = "SET LOCAL lock_timeout TO '1ms'";
 
+/// Most keys that one transaction locks. Each lock takes a place in a table that all sessions of the server
+/// share: by default it has 64 for each connection that may be made.
+const KEYS_TOGETHER_MAX: usize = 200;
+/// A transaction locks fewer when that table is full, down to this.
+const KEYS_TOGETHER_MIN: usize = 2;
+
 /// A task on its way in.
 struct Coming<'t> {
     /// Its place in the call.
@@ -50,8 +55,8 @@ struct Coming<'t> {
 
 /// The numbers of the queues and kinds of a call.
 pub(super) struct Naming {
-    pub(super) queues: Arc<Known>,
-    pub(super) kinds: Arc<Known>,
+    pub(super) queues: Known,
+    pub(super) kinds: Known,
 }
 
 impl Naming {
@@ -138,7 +143,7 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        let blocked = self.insert_together(&names, coming, answers).await?;
+        let blocked = self.insert_in_parts(&names, coming, answers).await?;
         // Another's open transaction on a key holds up those who want that key, and nobody else.
         let mut patience = PATIENCE;
         for one in coming.iter().filter(|one| blocked.contains(&one.at)) {
@@ -242,6 +247,35 @@ impl Shared {
         Ok((outbox::made_by(&rows), now))
     }
 
+    /// Inserts all whose keys nobody else is busy with, in transactions of a few keys each, in the order given;
+    /// answers the places of the rest. Those before an error are stored, and are recognised when they come again.
+    async fn insert_in_parts(
+        &self,
+        names: &Naming,
+        coming: &[Coming<'_>],
+        answers: &mut Answers,
+    ) -> Result<HashSet<usize>> {
+        let mut blocked = HashSet::new();
+        let mut keys_max = KEYS_TOGETHER_MAX;
+        let mut rest = coming;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(with_keys_up_to(keys_max, rest));
+            match self.insert_together(names, part, answers).await {
+                Ok(busy) => {
+                    blocked.extend(busy);
+                    rest = after;
+                }
+                Err(error)
+                    if error.reason() == Reason::LockTableFull && keys_max > KEYS_TOGETHER_MIN =>
+                {
+                    keys_max = (keys_max / 10).max(KEYS_TOGETHER_MIN);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(blocked)
+    }
+
     /// Inserts all whose keys nobody else is busy with; answers the places of the rest.
     async fn insert_together(
         &self,
@@ -300,6 +334,16 @@ impl Shared {
         let digests = one.idempotency.into_iter().chain(one.unique.map(|(digest, _)| digest));
         digests.map(|digest| number_of(digest) ^ self.salt).collect()
     }
+}
+
+/// How many of these tasks, from the first on, have so many keys together at most; at least one.
+fn with_keys_up_to(keys_max: usize, coming: &[Coming<'_>]) -> usize {
+    let mut keys = 0;
+    let fits = |one: &Coming<'_>| {
+        keys += usize::from(one.idempotency.is_some()) + usize::from(one.unique.is_some());
+        keys <= keys_max
+    };
+    coming.iter().map(fits).take_while(|fits| *fits).count().max(1)
 }
 
 fn not_ours(task: &NewTask) -> Error {

@@ -46,6 +46,8 @@ impl Shared {
                 };
                 let mut findings = within_limits(session, looked).await?;
                 findings.extend(holders::findings(session).await?);
+                // Not within limits: there the doctor has set a level of its own.
+                findings.extend(server::isolation(session).await?);
                 findings
             }
         };

@@ -17,6 +17,9 @@ use super::sql;
 /// Names that were met before; more than this are forgotten and asked for again.
 const REMEMBERED_MAX: usize = 100_000;
 
+/// Names that are copied for each that is learned; when there are more, they join the others.
+const RECENT_MAX: usize = 256;
+
 /// How long a call waits for names that somebody else is making, and for each of them after that was too
 /// long. More than the commit of another process takes; others of the call wait as long.
 const PATIENCE: &str = "SET LOCAL lock_timeout TO '300ms'";
@@ -29,15 +32,22 @@ pub(super) struct Names {
     find: &'static str,
     make: &'static str,
     name: &'static str,
-    known: Mutex<Arc<Known>>,
+    known: Mutex<Known>,
     /// Held by whoever makes names, one at a time; has those that were found in the making elsewhere, and
     /// when.
     making: AsyncMutex<HashMap<String, Instant>>,
 }
 
-/// Names and their numbers, as far as they were met.
+/// Names and their numbers, as far as they were met. Cheap to clone, and a clone does not change: a caller that
+/// learns a name copies the few recent ones, and all of them only now and then.
 #[derive(Default, Clone)]
 pub(super) struct Known {
+    settled: Arc<Dictionary>,
+    recent: Arc<Dictionary>,
+}
+
+#[derive(Default, Clone)]
+struct Dictionary {
     ids: HashMap<Arc<str>, i32>,
     names: HashMap<i32, Arc<str>>,
 }
@@ -45,12 +55,29 @@ pub(super) struct Known {
 impl Known {
     /// The number of a name.
     pub(super) fn id(&self, name: &str) -> Option<i32> {
-        self.ids.get(name).copied()
+        self.recent.ids.get(name).or_else(|| self.settled.ids.get(name)).copied()
     }
 
     /// The name of a number.
     pub(super) fn name(&self, id: i32) -> Option<&str> {
-        self.names.get(&id).map(|name| &**name)
+        let name = self.recent.names.get(&id).or_else(|| self.settled.names.get(&id));
+        name.map(|name| &**name)
+    }
+
+    fn len(&self) -> usize {
+        self.settled.ids.len() + self.recent.ids.len()
+    }
+
+    fn insert(&mut self, name: &Arc<str>, id: i32) {
+        if self.recent.ids.len() >= RECENT_MAX {
+            let recent = std::mem::take(&mut self.recent);
+            let settled = Arc::make_mut(&mut self.settled);
+            settled.ids.extend(recent.ids.iter().map(|(name, id)| (Arc::clone(name), *id)));
+            settled.names.extend(recent.names.iter().map(|(id, name)| (*id, Arc::clone(name))));
+        }
+        let recent = Arc::make_mut(&mut self.recent);
+        recent.ids.insert(Arc::clone(name), id);
+        recent.names.insert(id, Arc::clone(name));
     }
 }
 
@@ -67,12 +94,12 @@ impl Names {
 
     /// Forgets every name.
     pub(super) fn forget(&self) {
-        *self.known.lock() = Arc::default();
+        *self.known.lock() = Known::default();
     }
 
     /// What is known by now.
-    pub(super) fn known(&self) -> Arc<Known> {
-        Arc::clone(&self.known.lock())
+    pub(super) fn known(&self) -> Known {
+        self.known.lock().clone()
     }
 
     /// Finds the numbers of these names; answers with what is known then, and which have none.
@@ -80,7 +107,7 @@ impl Names {
         &self,
         session: &Session,
         wanted: impl Iterator<Item = &str>,
-    ) -> Result<(Arc<Known>, Vec<String>)> {
+    ) -> Result<(Known, Vec<String>)> {
         let mut known = self.known();
         let mut missing: Vec<String> =
             wanted.filter(|name| known.id(name).is_none()).map(String::from).collect();
@@ -104,7 +131,7 @@ impl Names {
         session: &Session,
         pool: &Pool,
         wanted: impl Iterator<Item = &str>,
-    ) -> Result<Arc<Known>> {
+    ) -> Result<Known> {
         let (known, missing) = self.find(session, wanted).await?;
         if missing.is_empty() {
             return Ok(known);
@@ -161,7 +188,7 @@ impl Names {
         &self,
         session: &Session,
         wanted: impl Iterator<Item = i32>,
-    ) -> Result<Arc<Known>> {
+    ) -> Result<Known> {
         let mut known = self.known();
         let mut missing: Vec<i32> = wanted.filter(|id| known.name(*id).is_none()).collect();
         missing.sort_unstable();
@@ -175,17 +202,40 @@ impl Names {
 
     /// Adds to what a caller knows, and to what all do. The caller's share must not go with what
     /// others forget meanwhile.
-    fn remember(&self, known: &mut Arc<Known>, rows: &[tokio_postgres::Row]) {
+    fn remember(&self, known: &mut Known, rows: &[tokio_postgres::Row]) {
         let mut all = self.known.lock();
         for row in rows {
             let (id, name): (i32, Arc<str>) = (row.get(0), row.get::<_, &str>(1).into());
-            if all.ids.len() >= REMEMBERED_MAX {
-                *all = Arc::default();
+            if all.len() >= REMEMBERED_MAX {
+                *all = Known::default();
             }
-            for one in [Arc::make_mut(&mut all), Arc::make_mut(known)] {
-                one.ids.insert(Arc::clone(&name), id);
-                one.names.insert(id, Arc::clone(&name));
-            }
+            all.insert(&name, id);
+            known.insert(&name, id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_known_however_many_come_after_it_and_what_was_handed_out_stays_as_it_is() {
+        let mut known = Known::default();
+        let mut before = Vec::new();
+        for id in 0..2_000 {
+            before.push(known.clone());
+            known.insert(&format!("name-{id}").into(), id);
+            assert!(known.recent.ids.len() <= RECENT_MAX, "few are copied for the next");
+        }
+        for id in 0..2_000 {
+            let name = format!("name-{id}");
+            assert_eq!((known.id(&name), known.name(id)), (Some(id), Some(name.as_str())));
+        }
+        assert_eq!(known.len(), 2_000);
+        for (id, earlier) in (0..).zip(&before) {
+            assert_eq!(earlier.name(id), None, "it came after");
+            assert!(id == 0 || earlier.name(id - 1).is_some(), "it came before");
         }
     }
 }

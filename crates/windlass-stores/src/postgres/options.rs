@@ -1,11 +1,13 @@
 //! How a PostgreSQL store is opened.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config as Server;
+use tokio_postgres::config::{Host, SslMode};
 use windlass_core::Clock;
 use windlass_core::config::Config;
 use windlass_core::limits::Limits;
@@ -55,8 +57,16 @@ pub struct Trust {
     pub checks_authority: bool,
     /// Its certificate must name the host.
     pub checks_name: bool,
-    /// The certificates to trust, in PEM, instead of the system's.
+    /// The certificates to trust, in PEM, instead of the system's. With some, `checks_authority` is implied.
     pub authorities: Option<PathBuf>,
+}
+
+impl Trust {
+    /// True when a server must show a certificate of someone that is trusted. Certificates to trust imply
+    /// that, as in libpq.
+    pub(super) fn is_verified(&self) -> bool {
+        self.checks_authority || self.authorities.is_some()
+    }
 }
 
 impl PostgresOptions {
@@ -163,6 +173,26 @@ impl PostgresOptions {
     #[must_use]
     pub fn connection_idle_max(self, connection_idle_max: Duration) -> Self {
         Self { connection_idle_max, ..self }
+    }
+
+    /// The hosts on the network whose identity is not verified: anybody in between could stand in for one of them,
+    /// read passwords and tasks, and change them.
+    pub(super) fn unverified_hosts(&self) -> Vec<String> {
+        if self.server.get_ssl_mode() == SslMode::Require && self.trust.is_verified() {
+            return Vec::new();
+        }
+        let names = self.server.get_hosts().iter().filter_map(|host| match host {
+            Host::Tcp(name) => Some(name.clone()),
+            Host::Unix(_) => None,
+        });
+        let addresses = self.server.get_hostaddrs();
+        let is_here = |name: &str| {
+            name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        };
+        if !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback) {
+            return Vec::new();
+        }
+        names.filter(|name| !is_here(name)).collect()
     }
 
     /// How many tasks a row of `ready` may hold.

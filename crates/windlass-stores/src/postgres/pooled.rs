@@ -12,9 +12,13 @@ use tokio_postgres::{Client, Error, Row};
 
 use super::session::Values;
 
+/// How a transaction begins. What the server or the role has as the default may be another level: `SET LOCAL`
+/// would come too late for the transaction that it is in.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
 pub(super) struct Pooled {
-    /// Begins a transaction and makes its settings.
-    begin: String,
+    /// Makes the settings of a transaction.
+    settings: String,
     is_in_transaction: AtomicBool,
     /// One statement with what belongs around it at a time.
     turn: Mutex<()>,
@@ -24,8 +28,12 @@ impl Pooled {
     /// Makes these settings (`SET …;`) for each transaction.
     pub(super) fn new(settings: &str) -> Self {
         let settings = settings.replace("SET ", "SET LOCAL ");
-        let begin = format!("BEGIN; {settings}");
-        Self { begin, is_in_transaction: AtomicBool::new(false), turn: Mutex::default() }
+        Self { settings, is_in_transaction: AtomicBool::new(false), turn: Mutex::default() }
+    }
+
+    /// Begins a transaction and makes its settings.
+    fn begin(&self, step: &str) -> String {
+        format!("{step}; {}", self.settings)
     }
 
     /// Runs a statement and reads all of its rows.
@@ -53,8 +61,9 @@ impl Pooled {
     /// Begins, commits or rolls back; anything else is run as it is.
     pub(super) async fn control(&self, client: &Client, step: &str) -> Result<(), Error> {
         match step {
-            "BEGIN" => {
-                client.batch_execute(&self.begin).await?;
+            step if step.starts_with("BEGIN") => {
+                let step = if step == "BEGIN" { BEGIN } else { step };
+                client.batch_execute(&self.begin(step)).await?;
                 self.is_in_transaction.store(true, Ordering::Relaxed);
                 Ok(())
             }
@@ -76,10 +85,11 @@ impl Pooled {
             return statement.await;
         }
         let _turn = self.turn.lock().await;
+        let begin = self.begin(BEGIN);
         // Sent in this order, at once; after a failed statement the commit is a rollback.
         let (begun, answer, committed) = tokio::join!(
             biased;
-            client.batch_execute(&self.begin),
+            client.batch_execute(&begin),
             statement,
             client.batch_execute("COMMIT"),
         );

@@ -7,8 +7,7 @@ use tokio_postgres::Row as SqlRow;
 use windlass_core::history::History;
 use windlass_core::store::{GetParams, ListParams, Page, QueueRecord, StateCounts, WorkerRecord};
 use windlass_core::{
-    Error, Kind, Priority, QueueName, Result, Spec, State, TaskId, TaskRecord, Timestamp, WorkerId,
-    duration,
+    Error, Kind, QueueName, Result, Spec, State, TaskId, TaskRecord, Timestamp, WorkerId, duration,
 };
 
 use super::Shared;
@@ -16,7 +15,7 @@ use super::beat::read_order;
 use super::change::ids_of;
 use super::id::{Id, epoch_of};
 use super::list::Walk;
-use super::row::unsigned;
+use super::row::{read_priority, unsigned};
 use super::session::Session;
 use super::sql;
 use crate::reading::GONE_WORKER_SHOWN;
@@ -35,7 +34,7 @@ impl Shared {
         let rows = session.all(sql::GET, &values).await?;
         let mut found: HashMap<TaskId, TaskRecord> = HashMap::new();
         for row in &rows {
-            let mut record = read_record(row)?;
+            let Some(mut record) = readable(row) else { continue };
             let payload: Option<&[u8]> = row.get(24);
             record.payload = Bytes::copy_from_slice(payload.unwrap_or_default());
             record.result = row.get::<_, Option<&[u8]>>(25).map(Bytes::copy_from_slice);
@@ -50,15 +49,16 @@ impl Shared {
         let (filter, cursor) = (&params.filter, params.cursor.as_deref());
         let walk = Walk { filter, cursor, limit: params.limit, now };
         let step = walk.step(session).await?;
-        // A row that cannot be read must not hide its neighbours.
-        let readable = |row: &SqlRow| {
-            read_record(row)
-                .inspect_err(|error| tracing::error!(error = error.chain(), "left out of a list"))
-                .ok()
-        };
         let tasks = step.found.iter().filter_map(readable).collect();
         Ok(Page { tasks, next_cursor: step.next_cursor })
     }
+}
+
+/// Reads a record. One that cannot be read must not hide its neighbours.
+fn readable(row: &SqlRow) -> Option<TaskRecord> {
+    read_record(row)
+        .inspect_err(|error| tracing::error!(error = error.chain(), "a record is left out"))
+        .ok()
 }
 
 /// Which of these tasks are finished or not there.
@@ -138,7 +138,7 @@ fn read_record(row: &SqlRow) -> Result<TaskRecord> {
         id: id.task_id(),
         kind: Kind::stored(row.get::<_, Option<&str>>(5).unwrap_or_default()),
         queue: QueueName::stored(row.get::<_, Option<&str>>(3).unwrap_or_default()),
-        priority: Priority::from_number(row.get::<_, i16>(4).into()).map_err(unreadable)?,
+        priority: read_priority(row.get(4)).0,
         state: State::from_number(state).map_err(unreadable)?,
         payload: Bytes::new(),
         spec: Spec {

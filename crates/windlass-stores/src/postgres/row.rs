@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row as SqlRow;
-use windlass_core::history::{EndOfRun, History, Run};
+use windlass_core::history::{EndOfRun, Happening, History, Note, Run};
 use windlass_core::state::{Held, Step};
 use windlass_core::task::is_suspect;
 use windlass_core::unique::{Exit, Hold, Holding, KeyDigest, is_freed_by};
@@ -14,7 +14,7 @@ use windlass_core::{Priority, QueueName, Result, State, TaskId, Timestamp, Worke
 
 use super::batch::{Batch, Fate, Place};
 use super::digest::idempotency_digest;
-use super::id::{Id, epoch_of, multirange};
+use super::id::{Id, epoch_of, multirange, runs};
 use super::session::Session;
 use super::sql;
 
@@ -33,7 +33,10 @@ pub(super) struct Row {
     pub(super) state: State,
     pub(super) queue: QueueName,
     queue_number: i32,
+    /// The default where the stored one cannot be read, as everywhere.
     priority: Priority,
+    /// Why it must not run again, if something in it cannot be read.
+    pub(super) fault: Option<String>,
     kind: String,
     pub(super) attempts: u32,
     pub(super) crashes: u32,
@@ -86,37 +89,73 @@ pub(super) async fn take(
     let mut sorted = seqs.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
+    let bits = state_bits(allowed);
     let mut found = match sorted.len() >= MANY {
-        true => take_many(session, &mut sorted, allowed, horizon).await?,
+        true => take_many(session, &mut sorted, bits, horizon).await?,
         false => Vec::new(),
     };
-    let bits = allowed.iter().fold(0_i32, |bits, state| bits | 1 << state.as_number());
+    if sorted.is_empty() {
+        return Ok(found);
+    }
     let rows = session.all(sql::TAKE, &[&sorted, &bits, &horizon]).await?;
     let is_there = |row: &&SqlRow| row.get::<_, Option<i16>>(1).is_some();
     for row in rows.iter().filter(is_there) {
-        found.push(read_found(row)?);
+        match read_found(row) {
+            Ok(one) => found.push(one),
+            // Nobody can say what may be done with it; the others go on.
+            Err(error) => {
+                let number: i64 = row.get(0);
+                tracing::error!(
+                    number,
+                    error = error.chain(),
+                    "the state of a task cannot be read"
+                );
+            }
+        }
     }
     Ok(found)
 }
 
-/// Takes pending and completed tasks range by range and row by row, and out of `seqs`. One by one,
-/// each would write its range or row anew.
+/// States, a bit each.
+pub(super) fn state_bits(states: &[State]) -> i32 {
+    states.iter().fold(0, |bits, state| bits | 1 << state.as_number())
+}
+
+/// Takes tasks that stand still out of their places with a statement for each sort of place, and out of `seqs`. One by
+/// one, each would write its range or row again. Places that hold none of them are asked for the rest only.
 async fn take_many(
     session: &Session,
     seqs: &mut Vec<i64>,
-    allowed: &[State],
+    bits: i32,
     horizon: i64,
 ) -> Result<Vec<Found>> {
     let mut found = Vec::new();
-    if allowed.contains(&State::Pending) {
-        for row in session.all(sql::TAKE_READY, &[&*seqs]).await? {
-            found.push(Found {
-                stood: Some((row.get(1), row.get(2))),
-                ..Found::bare(row.get(0), State::Pending)
-            });
+    let is_allowed = |state: State| bits & 1 << state.as_number() != 0;
+    if is_allowed(State::Pending) {
+        let (firsts, lasts): (Vec<_>, Vec<_>) = runs(seqs).into_iter().unzip();
+        for row in session.all(sql::TAKE_READY, &[&firsts, &lasts, &false]).await? {
+            let (first, last): (i64, i64) = (row.get(0), row.get(1));
+            let stood = Some((row.get(2), row.get(3)));
+            let bare = |seq| Found { stood, ..Found::bare(seq, State::Pending) };
+            found.extend((first..=last).map(bare));
         }
+        leave_out(seqs, &found);
     }
-    if allowed.contains(&State::Completed) {
+    if !seqs.is_empty() && (is_allowed(State::Scheduled) || is_allowed(State::Retrying)) {
+        for row in session.all(sql::TAKE_DEFERRED, &[&*seqs, &bits]).await? {
+            let state = if row.get(1) { State::Retrying } else { State::Scheduled };
+            found.push(Found::bare(row.get(0), state));
+        }
+        leave_out(seqs, &found);
+    }
+    if !seqs.is_empty() && (is_allowed(State::DeadLetter) || is_allowed(State::Cancelled)) {
+        for row in session.all(sql::TAKE_FATE, &[&*seqs, &bits, &horizon]).await? {
+            let state = State::from_number(i64::from(row.get::<_, i16>(1)))?;
+            found.push(Found::bare(row.get(0), state));
+        }
+        leave_out(seqs, &found);
+    }
+    if !seqs.is_empty() && is_allowed(State::Completed) {
         for row in session.all(sql::TAKE_DONE, &[&*seqs, &horizon]).await? {
             found.push(Found {
                 run: Some(FoundRun {
@@ -131,9 +170,14 @@ async fn take_many(
             });
         }
     }
+    leave_out(seqs, &found);
+    Ok(found)
+}
+
+/// Leaves out what was found.
+fn leave_out(seqs: &mut Vec<i64>, found: &[Found]) {
     let taken: HashSet<_> = found.iter().map(|found| found.seq).collect();
     seqs.retain(|seq| !taken.contains(seq));
-    Ok(found)
 }
 
 impl Found {
@@ -213,7 +257,7 @@ impl Row {
         let mut read = Vec::with_capacity(found.len());
         for found in found {
             match by_seq.get(&found.seq) {
-                Some(row) => read.push(Self::read(row, found)?),
+                Some(row) => read.push(Self::read(row, found)),
                 None => {
                     tracing::error!(number = found.seq, "a place names a task that is not there");
                 }
@@ -222,7 +266,7 @@ impl Row {
         Ok(read)
     }
 
-    fn read(row: &SqlRow, found: Found) -> Result<Self> {
+    fn read(row: &SqlRow, found: Found) -> Self {
         let digest = row
             .get::<_, Option<&[u8]>>(22)
             .and_then(|bytes| <[u8; 16]>::try_from(bytes).ok())
@@ -248,12 +292,14 @@ impl Row {
             _ => row.get(15),
         };
         let retention: Option<i64> = row.get(18);
-        Ok(Self {
+        let (priority, fault) = read_priority(row.get(4));
+        Self {
             id: Id { seq: row.get(0), stamp: row.get(1) },
             state: found.state,
             queue_number: row.get(2),
             queue: QueueName::stored(row.get::<_, Option<&str>>(3).unwrap_or_default()),
-            priority: Priority::from_number(i64::from(row.get::<_, i16>(4)))?,
+            priority,
+            fault,
             kind: row.get::<_, Option<String>>(5).unwrap_or_default(),
             attempts: unsigned(before) + u32::from(is_counted),
             crashes: unsigned(row.get(9)),
@@ -272,7 +318,7 @@ impl Row {
             idempotency_key: row.get(21),
             unique: digest.map(|digest| (digest, hold)),
             stood: found.stood,
-        })
+        }
     }
 
     pub(super) fn task_id(&self) -> TaskId {
@@ -339,6 +385,17 @@ impl Row {
         if matches!(state, State::Scheduled | State::Retrying) {
             self.run_at = Some(step.when.due(batch.now).unwrap_or(batch.now).as_millis());
         }
+        self.settle(batch, state);
+    }
+
+    /// Ends the run of a task that must not run again, since something in it cannot be read: it goes to the dead
+    /// letters, where a person will find it.
+    pub(super) fn discard(mut self, batch: &mut Batch, fault: String) {
+        tracing::error!(task = %self.task_id(), fault, "a task cannot be read and goes to the dead letters");
+        self.attempts = self.attempts.saturating_sub(1);
+        let (at, run, state) = (batch.now, self.run(), State::DeadLetter);
+        let note = Some(Note { what: Happening::Discarded, error: Some(fault) });
+        self.remember(|history| history.end_run(EndOfRun { at, run, note, state }));
         self.settle(batch, state);
     }
 
@@ -424,6 +481,16 @@ impl Row {
             if is_freed_by(holding, exit) {
                 batch.freed.push((digest, self.id.seq));
             }
+        }
+    }
+}
+
+/// A stored priority: the default where it cannot be read, and then also what is wrong with it.
+pub(super) fn read_priority(stored: i16) -> (Priority, Option<String>) {
+    match Priority::from_number(i64::from(stored)) {
+        Ok(priority) => (priority, None),
+        Err(_) => {
+            (Priority::default(), Some(format!("its priority {stored} is not one of 0 to 3")))
         }
     }
 }

@@ -258,7 +258,8 @@ fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
     let commit = if options.is_durable && purpose != Purpose::News { "on" } else { "off" };
     let mut text = format!(
         "SET search_path TO \"{schema}\"; SET synchronous_commit TO {commit}; SET jit TO off;
-         SET idle_in_transaction_session_timeout TO '60s'; SET client_min_messages TO warning;"
+         SET idle_in_transaction_session_timeout TO '60s'; SET client_min_messages TO warning;
+         SET default_transaction_isolation TO 'read committed';"
     );
     // Small tables look empty after each vacuum and new partitions are, and plans made then are bad
     // for hours: they read a whole table for a few rows.

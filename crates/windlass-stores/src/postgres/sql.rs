@@ -27,6 +27,9 @@ statements! {
     BROKER_SET = "broker_set";
     BROKER_USE = "broker_use";
     CANCEL_REQUEST = "cancel_request";
+    CHANGE_FIND = "change_find";
+    CHANGE_LOCK = "change_lock";
+    CHANGE_TOP = "change_top";
     CLAIM = "claim";
     CLOCK = "clock";
     CLAIM_PROBE = "claim_probe";
@@ -61,6 +64,7 @@ statements! {
     INSPECT_COMMIT = "inspect_commit";
     INSPECT_DEAD = "inspect_dead";
     INSPECT_HOLDERS = "inspect_holders";
+    INSPECT_ISOLATION = "inspect_isolation";
     INSPECT_LIMITS = "inspect_limits";
     INSPECT_OVERDUE = "inspect_overdue";
     INSPECT_PARTITIONS = "inspect_partitions";
@@ -98,6 +102,9 @@ statements! {
     OUTBOX_LEFT = "outbox_left";
     OUTBOX_MINE = "outbox_mine";
     PING = "ping";
+    PLAIN_CANCEL = "plain_cancel";
+    PLAIN_DELETE = "plain_delete";
+    PLAIN_RESCHEDULE = "plain_reschedule";
     PROCESS = "process";
     PROGRESS = "progress";
     PROMOTE = "promote";
@@ -140,7 +147,9 @@ statements! {
     SCHEMA_VERSION_SET = "schema_version_set";
     STAMPS = "stamps";
     TAKE = "take";
+    TAKE_DEFERRED = "take_deferred";
     TAKE_DONE = "take_done";
+    TAKE_FATE = "take_fate";
     TAKE_HELD = "take_held";
     TAKE_READY = "take_ready";
     TEND_CANCELS = "tend_cancels";

@@ -19,7 +19,7 @@ use super::options::Trust;
 pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect> {
     let failed = |cause: rustls::Error| Error::invalid("set up TLS to postgres").because(cause);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let strict = match trust.checks_authority {
+    let strict = match trust.is_verified() {
         false => None,
         true => {
             let roots = Arc::new(roots(trust)?);

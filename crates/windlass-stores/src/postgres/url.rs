@@ -156,6 +156,42 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_to_trust_is_never_for_nothing() {
+        for (query, is_verified) in [
+            ("", false),
+            ("?sslmode=require", false),
+            ("?sslmode=require&sslrootcert=/ca.pem", true),
+            ("?sslrootcert=/ca.pem&sslmode=require", true),
+            ("?sslrootcert=/ca.pem", true),
+            ("?sslmode=verify-ca", true),
+        ] {
+            let options = PostgresOptions::of_url(&format!("postgres://u@h/d{query}")).unwrap();
+            assert_eq!(options.trust.is_verified(), is_verified, "{query}");
+        }
+    }
+
+    #[test]
+    fn hosts_on_the_network_are_verified_or_named() {
+        for (url, is_named) in [
+            ("postgres://u@db.example.org/d", true),
+            ("postgres://u@10.0.0.7/d?sslmode=require", true),
+            ("postgres://u@10.0.0.7/d?sslmode=disable", true),
+            // A man in the middle says that the server speaks no TLS.
+            ("postgres://u@10.0.0.7/d?sslrootcert=/ca.pem", true),
+            ("postgres://u@10.0.0.7/d?sslmode=require&sslrootcert=/ca.pem", false),
+            ("postgres://u@db.example.org/d?sslmode=verify-full", false),
+            ("postgres://u@localhost/d", false),
+            ("postgres://u@127.0.0.1,[::1]/d", false),
+            ("postgres://u@127.0.0.1,db.example.org/d", true),
+            ("postgres://u@db.example.org/d?hostaddr=127.0.0.1", false),
+            ("postgres:///d?host=/run/pg&user=u", false),
+        ] {
+            let hosts = PostgresOptions::of_url(url).unwrap().unverified_hosts();
+            assert_eq!(!hosts.is_empty(), is_named, "{url}: {hosts:?}");
+        }
+    }
+
+    #[test]
     fn the_parts_of_a_url_are_read() {
         let url = "postgres://u:secret@h/d?schema=other%20one&durability=fast&sslmode=verify-full\
                    &sslrootcert=/ca.pem&wakeups=poll&connect_timeout=3";

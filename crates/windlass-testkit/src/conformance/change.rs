@@ -1,11 +1,12 @@
 //! Rerun, reschedule and delete, by id and by filter.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use windlass_core::store::{Action, Applied, ChangeParams, Changed, Filter, Target};
 use windlass_core::{State, TaskId, When};
 
-use crate::draft::{RETENTION, draft, queue};
+use crate::draft::{RETENTION, draft, held_for, queue, until_finished};
 use crate::scene::{HOUR, MS, SECOND, Scene, completed, discarded, failed};
 
 const PENDING: Changed = Changed::Done(Some(State::Pending));
@@ -318,5 +319,81 @@ pub async fn a_change_of_some_of_a_batch_leaves_its_neighbours_where_they_stand(
             s.leave(&worker).await;
             s.change_matching(Filter::default(), Action::Delete, 1_000).await;
         }
+    }
+}
+
+pub async fn a_change_by_filter_of_some_of_a_batch_leaves_its_neighbours(s: Scene) {
+    for (action, left) in [
+        (Action::Cancel, Some(State::Cancelled)),
+        (Action::Delete, None),
+        (Action::Reschedule(When::After(HOUR)), Some(State::Scheduled)),
+    ] {
+        // The front, the end, the middle, every third.
+        for part in 0..4_usize {
+            let is_changed = |at: usize| match part {
+                0 => at < 10,
+                1 => at >= 20,
+                2 => (10..20).contains(&at),
+                _ => at.is_multiple_of(3),
+            };
+            let name = format!("{}-{part}", action.as_str());
+            let sort = |at| if is_changed(at) { "meant" } else { "other" };
+            let ids = s.submit_all((0..30).map(|at| draft().queue(&name).kind(sort(at)))).await;
+            let filter = Filter { kind: Some(crate::draft::kind("meant")), ..of_queue(&name) };
+            // In pieces that end in the middle of ranges.
+            s.change_matching(filter, action, 4).await;
+            let worker = s.worker().await;
+            let given: BTreeSet<_> =
+                s.claim_from(&worker, &[&name], 99).await.into_iter().map(|task| task.id).collect();
+            let expected: BTreeSet<_> =
+                (0..30).filter(|at| !is_changed(*at)).map(|at| ids[at].clone()).collect();
+            assert_eq!(given, expected, "{action:?}, part {part}: the others");
+            for at in (0..30).filter(|at| is_changed(*at)) {
+                match left {
+                    Some(state) => s.expect(&ids[at], state, "it was meant").await,
+                    None => s.expect_gone(&ids[at], "it was meant").await,
+                }
+            }
+        }
+    }
+}
+
+pub async fn changes_by_filter_made_at_once_change_each_task_once(s: Scene) {
+    const COUNT: usize = 240;
+    for action in [Action::Cancel, Action::Delete] {
+        let name = action.as_str();
+        let sent = |number: usize| {
+            let (one, key) = (draft().queue(name), format!("{name}-{number}"));
+            match number / 10 % 4 {
+                0 | 1 => one,
+                2 => one.unique(until_finished(&key)),
+                _ => one.idempotency(&key).unique(held_for(&key, HOUR)).after(HOUR),
+            }
+        };
+        s.submit_all((0..COUNT).map(sent)).await;
+        let mut changing = Vec::new();
+        for number in 0..4 {
+            let scene = if number % 2 == 0 { s.clone() } else { s.elsewhere().await };
+            let filter = of_queue(name);
+            changing.push(tokio::spawn(async move {
+                scene.change_matching(filter, action, 50).await.changed_count
+            }));
+        }
+        let mut changed = 0;
+        for change in changing {
+            changed += change.await.unwrap();
+        }
+        assert_eq!(changed, COUNT as u64, "{action:?}: each task was changed once");
+        let left = s.list(of_queue(name)).await;
+        match action {
+            Action::Cancel => {
+                assert_eq!(left.len(), COUNT);
+                assert!(left.iter().all(|task| task.state == State::Cancelled), "{left:?}");
+            }
+            _ => assert_eq!(left.len(), 0, "{left:?}"),
+        }
+        s.books_balance("after changes by many").await;
+        // None had started, so that each key is free.
+        s.submit_all((0..COUNT).filter(|at| at / 10 % 4 == 2).map(sent)).await;
     }
 }

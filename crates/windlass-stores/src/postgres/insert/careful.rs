@@ -20,6 +20,8 @@ struct Twin {
     stamp: i64,
     fingerprint: [u8; 16],
     is_over: bool,
+    /// Pruned, while its row waits for its generation to be dropped: nobody sees it, but its id was used.
+    is_gone: bool,
 }
 
 impl Shared {
@@ -37,7 +39,12 @@ impl Shared {
             let holder = one.idempotency.and_then(|digest| keys.get(&digest));
             seqs.extend(holder.map(|(holder, _)| holder.seq));
         }
-        let (mut twins, gone) = find_twins(session, &seqs, now).await?;
+        let mut twins = find_twins(session, &seqs, now).await?;
+        let is_stranger = |one: &&&Coming<'_>| {
+            twins.get(&one.id.seq).is_some_and(|twin| twin.is_gone && !is_same(one, twin))
+        };
+        let gone: Vec<_> = coming.iter().filter(is_stranger).map(|one| one.id.seq).collect();
+        twins.retain(|seq, _| !gone.contains(seq));
         if !gone.is_empty() {
             session.all(sql::PRUNE_LOCK, &[]).await?;
             session.execute(sql::INSERT_OVER_GONE, &[&gone]).await?;
@@ -63,8 +70,8 @@ impl Shared {
                 taken.retain(|other| other.0 != key.0);
                 taken.push(key);
             }
-            let twin =
-                Twin { stamp: one.id.stamp, fingerprint: print_of(one.task), is_over: false };
+            let (stamp, fingerprint) = (one.id.stamp, print_of(one.task));
+            let twin = Twin { stamp, fingerprint, is_over: false, is_gone: false };
             twins.insert(one.id.seq, twin);
             stored.push(*one);
             answers.push((one.at, Inserted::New { created_at: Some(now) }));
@@ -105,21 +112,21 @@ async fn find_keys(
     Ok(rows.iter().filter_map(read).collect())
 }
 
-/// What is there under these numbers, and which of them have rows of tasks that are gone.
+/// What is there under these numbers.
 async fn find_twins(
     session: &Session,
     seqs: &Vec<i64>,
     now: Timestamp,
-) -> Result<(HashMap<i64, Twin>, Vec<i64>)> {
+) -> Result<HashMap<i64, Twin>> {
     let rows = session.all(sql::INSERT_TWINS, &[seqs, &now.as_millis()]).await?;
     let read = |row: &tokio_postgres::Row| {
         let kind = row.get::<_, Option<&str>>(2).unwrap_or_default();
         let queue = row.get::<_, Option<&str>>(3).unwrap_or_default();
         let fingerprint = fingerprint(kind, queue, row.get(4));
-        (row.get(0), Twin { stamp: row.get(1), fingerprint, is_over: row.get(5) })
+        let (is_over, is_gone) = (row.get(5), row.get(6));
+        (row.get(0), Twin { stamp: row.get(1), fingerprint, is_over, is_gone })
     };
-    let (gone, there): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get(6));
-    Ok((there.into_iter().map(read).collect(), gone.iter().map(|row| row.get(0)).collect()))
+    Ok(rows.iter().map(read).collect())
 }
 
 /// Looks whether a key is held by another task; holders whose retention is over go to `over`.
@@ -132,7 +139,7 @@ fn check_keys(
 ) -> Option<Inserted> {
     if let Some(digest) = one.idempotency
         && let Some((holder, _)) = keys.get(&digest).copied()
-        && let Some(twin) = twins.get(&holder.seq)
+        && let Some(twin) = twins.get(&holder.seq).filter(|twin| !twin.is_gone)
     {
         if !twin.is_over {
             let is_same_request = twin.fingerprint == print_of(one.task);
@@ -169,8 +176,13 @@ async fn take_keys(session: &Session, taken: &[(KeyDigest, Id, Option<Timestamp>
     Ok(())
 }
 
+/// True when a task is one that came before, under the same id and with the same content.
+fn is_same(one: &Coming<'_>, twin: &Twin) -> bool {
+    twin.stamp == one.id.stamp && twin.fingerprint == print_of(one.task)
+}
+
 fn repeated(one: &Coming<'_>, twin: &Twin) -> Inserted {
-    if twin.stamp == one.id.stamp && twin.fingerprint == print_of(one.task) {
+    if is_same(one, twin) {
         return Inserted::New { created_at: None };
     }
     let text = format!("id {} is in use by another task", one.task.id);

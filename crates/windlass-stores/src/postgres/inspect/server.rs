@@ -59,6 +59,28 @@ async fn settings(session: &Session, is_durable: bool) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// The level of transactions. Claims and endings lock first and read after, which only `read committed` lets see what was
+/// committed meanwhile.
+pub(super) async fn isolation(session: &Session) -> Result<Option<Finding>> {
+    let Some(row) = session.one(sql::INSPECT_ISOLATION, &[]).await? else { return Ok(None) };
+    let (default, level): (&str, &str) = (row.get(0), row.get(1));
+    if level != "read committed" {
+        let text = format!("transactions of windlass are {level} although it sets read committed");
+        let advice =
+            "let nothing between windlass and the server change it: claims fail with 40001";
+        return Ok(Some(finding(Severity::Problem, "isolation", text, advice)));
+    }
+    Ok((default != "read committed").then(|| {
+        let text = format!(
+            "default_transaction_isolation is {default}; windlass sets read committed for its own \
+             transactions"
+        );
+        let advice =
+            "transactions of applications that submit tasks may fail with 40001: begin them again";
+        finding(Severity::Info, "isolation", text, advice)
+    }))
+}
+
 async fn rights(session: &Session) -> Result<Option<Finding>> {
     let rows = session.all(sql::INSPECT_RIGHTS, &[]).await?;
     let missing: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
