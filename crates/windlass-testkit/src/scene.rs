@@ -20,7 +20,7 @@ use windlass_core::{NewTask, State, Store, TaskId, TaskRecord, Timestamp};
 
 pub use work::{Run, claim_of, completed, discarded, failed, snoozed};
 
-use crate::draft::{Draft, draft};
+use crate::draft::{Draft, draft, queue};
 use crate::subject::Subject;
 
 /// How long a worker's leases are good for in tests.
@@ -91,6 +91,11 @@ impl Scene {
     /// Makes a task's stored record unreadable; false where nothing can spoil.
     pub async fn spoil(&self, task: &TaskId) -> bool {
         self.subject.spoil(task).await
+    }
+
+    /// Makes a queue without tasks unusable, or usable again; false where nothing of a queue can break.
+    pub async fn set_broken(&self, name: &str, is_broken: bool) -> bool {
+        self.subject.set_broken(&queue(name), is_broken).await
     }
 
     /// How many rows the store keeps for tasks, if one can look inside.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_core::{ManualClock, Store, TaskId};
+use windlass_core::{ManualClock, QueueName, Store, TaskId};
 use windlass_stores::memory::MemoryStore;
 
 /// A store under test: empty at first, with a clock that only the test moves.
@@ -28,6 +28,12 @@ pub trait Subject: Send + Sync + 'static {
     /// Makes the stored record of a task unreadable, behind the store's back. False where nothing
     /// can spoil, since nothing is written down.
     async fn spoil(&self, task: &TaskId) -> bool;
+
+    /// Makes a queue without tasks unusable behind the store's back, and nothing else; or usable again. False where
+    /// queues have nothing of their own that could break.
+    async fn set_broken(&self, _queue: &QueueName, _is_broken: bool) -> bool {
+        false
+    }
 
     /// How many rows or keys the store keeps for tasks: the tasks themselves, their unique keys,
     /// large values. `None` where one cannot look inside.

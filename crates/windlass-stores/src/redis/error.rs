@@ -1,7 +1,7 @@
 //! From Redis's errors to windlass's, once, at the edge.
 
 use redis::{ErrorKind as Sort, RedisError, ServerErrorKind};
-use windlass_core::{Error, ErrorKind, Reason};
+use windlass_core::{Error, ErrorKind, QueueName, Reason};
 
 /// Names the operation and sorts the cause by what can be done about it.
 pub(super) fn classify(operation: &str, cause: RedisError) -> Error {
@@ -61,6 +61,12 @@ pub(super) fn is_connection_spent(cause: &RedisError) -> bool {
 /// What a server said that no windlass script says.
 pub(super) fn strange(operation: &str) -> Error {
     Error::corrupt(format!("{operation} in redis: an answer of another form than expected"))
+}
+
+/// What a script says of a queue that it cannot work on, for example since a key of it has another type.
+pub(super) fn unusable(queue: &QueueName, trouble: &[u8]) -> Error {
+    let trouble = String::from_utf8_lossy(trouble);
+    Error::corrupt(format!("queue {queue} in redis cannot be used: {trouble}"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_core::{ManualClock, Store, TaskId};
+use windlass_core::{ManualClock, QueueName, Store, TaskId};
 use windlass_stores::redis::RedisOptions;
 use windlass_stores::redis::asynq::AsynqStore;
 use windlass_stores::redis::driver::aio::MultiplexedConnection;
@@ -63,6 +63,23 @@ impl OnRedis {
         true
     }
 
+    /// Puts a key of another type in the place of one that every insert needs, or takes it away.
+    async fn set_broken(&self, queue: &QueueName, is_broken: bool) {
+        let key = format!("{}:{{{queue}}}:pending", self.prefix);
+        let command = match is_broken {
+            true => cmd("SET").arg(key).arg("no such thing").take(),
+            false => cmd("DEL").arg(key).take(),
+        };
+        for port in &self.ports {
+            let client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
+            let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+            if command.query_async::<()>(&mut connection).await.is_ok() {
+                return;
+            }
+        }
+        panic!("no node has the slot of {queue}");
+    }
+
     async fn rows_kept(&self) -> u64 {
         let mut count = 0;
         for pattern in [":*:t:*", ":*:unique:*"] {
@@ -101,6 +118,11 @@ macro_rules! subject {
 
             async fn spoil(&self, task: &TaskId) -> bool {
                 self.0.spoil(task).await
+            }
+
+            async fn set_broken(&self, queue: &QueueName, is_broken: bool) -> bool {
+                self.0.set_broken(queue, is_broken).await;
+                true
             }
 
             async fn rows_kept(&self) -> Option<u64> {
