@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use windlass_core::store::{ClaimParams, Quota};
 use windlass_core::{Error, QueueName, Reason, Result, Timestamp, WorkerId};
 
-use super::error::strange;
+use super::error::{strange, was_refused};
 use super::fleet::Fleet;
 use super::reply::{Reply, next};
 use super::script::Call;
@@ -236,22 +236,39 @@ pub(super) async fn ask<L: Claiming>(
     mut rows: Vec<L::Row>,
 ) -> Result<Vec<L::Row>> {
     let is_cluster = layout.fleet().common.options.is_cluster();
+    let (mut is_answered, mut refused) = (!rows.is_empty(), None);
     while !asking.is_served() {
+        let queue = asking.quotas[0].queue.clone();
         let pieces = asking.pieces(!rows.is_empty());
+        let mut is_refused = false;
         let calls = pieces.iter().map(|piece| ask_for_piece(layout, piece, lease));
         // One behind the other, without waiting for answers in between.
         for found in join_all(calls).await {
-            match found? {
-                Found::Shares(shares) => {
+            match found {
+                Ok(Found::Shares(shares)) => {
+                    is_answered = true;
                     asking.subtract::<L>(&shares, is_cluster);
                     rows.extend(shares.into_iter().flat_map(|share| share.rows));
                 }
-                Found::Gone if rows.is_empty() => return Err(lost(&asking.worker)),
-                Found::Gone | Found::Overdue => return Ok(rows),
+                Ok(Found::Gone) if rows.is_empty() => return Err(lost(&asking.worker)),
+                Ok(Found::Gone | Found::Overdue) => return Ok(rows),
+                // Its slot moves: the queue has given nothing, and the others are asked.
+                Err(error) if is_cluster && was_refused(&error) => {
+                    tracing::debug!(%queue, error = error.chain(), "a queue is skipped in a claim");
+                    is_refused = true;
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error),
             }
         }
+        if is_refused {
+            asking.quotas.retain(|quota| quota.queue != queue);
+        }
     }
-    Ok(rows)
+    match refused {
+        Some(error) if !is_answered => Err(error),
+        _ => Ok(rows),
+    }
 }
 
 async fn ask_for_piece<L: Claiming>(
@@ -262,7 +279,7 @@ async fn ask_for_piece<L: Claiming>(
     let options = &layout.fleet().common.options;
     let queues = asking.queues(options.is_cluster());
     let stems = layout.claim_stems(&queues);
-    let mut call = layout.script().on(&stems).arg(options.told_time());
+    let mut call = layout.script().on(&stems).brief().arg(options.told_time());
     asking.add_to::<L>(&mut call, &queues, lease, options.is_cluster());
     let mut reply = layout.fleet().ask(call).await?.list()?;
     let now = next(&mut reply, "claim")?.time()?;

@@ -52,6 +52,22 @@ pub(super) fn is_script_missing(cause: &RedisError) -> bool {
     cause.kind() == Sort::Server(ServerErrorKind::NoScript)
 }
 
+/// True when no node of a Cluster has done anything of a command: its slot has moved, is being moved, or has
+/// no master at present.
+pub(super) fn is_refused(cause: &RedisError) -> bool {
+    let is_known = matches!(
+        cause.code(),
+        Some("TRYAGAIN" | "ASK" | "MOVED" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY")
+    );
+    is_known || cause.kind() == Sort::ClusterConnectionNotFound
+}
+
+/// The same of an error that was classified.
+pub(super) fn was_refused(error: &Error) -> bool {
+    let cause = std::error::Error::source(error);
+    cause.and_then(|cause| cause.downcast_ref()).is_some_and(is_refused)
+}
+
 /// True when the connection must not be used again: it is broken, or an answer did not come and
 /// nobody can tell what the next one belongs to.
 pub(super) fn is_connection_spent(cause: &RedisError) -> bool {
