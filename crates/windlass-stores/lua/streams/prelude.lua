@@ -129,7 +129,7 @@ local function moved(queue)
 end
 
 -- Rings for those that wait for a priority of a queue; once is enough until someone has heard it. A bell that cannot
--- be rung stops nothing: whoever waits looks by itself.
+-- be rung stops nothing: waiters look by themselves every few seconds.
 local function ring(queue, lane)
   local bell = queue .. 'bell:' .. math.floor(lane / 2)
   if redis.pcall('LLEN', bell) == 0 then

@@ -8,6 +8,7 @@ use super::error::{strange, was_refused};
 use super::fleet::Fleet;
 use super::reply::{Reply, next};
 use super::script::Call;
+use super::troubles::log_skipped;
 
 /// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
 pub(super) const AT_ONCE: usize = 200;
@@ -169,9 +170,15 @@ impl Asking {
         let mut shares = Vec::new();
         for share in parts {
             let mut parts = share.list()?;
-            let at = usize::try_from(next(&mut parts, "claim")?.number()?).unwrap_or(0);
+            let number = next(&mut parts, "claim")?.number()?;
+            let at = usize::try_from(number.unsigned_abs()).unwrap_or(0);
             let quota = at.checked_sub(1).filter(|at| *at < self.quotas.len());
             let quota = quota.ok_or_else(|| strange("claim"))?;
+            if number < 0 {
+                let trouble = next(&mut parts, "claim")?.text()?;
+                log_skipped(&self.quotas[quota].queue, &trouble);
+                continue;
+            }
             let rows = L::read_rows(&self.quotas[quota].queue, &self.worker, now, parts)?;
             shares.push(Share { quota, rows });
         }
