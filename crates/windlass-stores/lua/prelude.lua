@@ -7,6 +7,20 @@ local micros = clock[1] * 1000000 + clock[2]
 local now = tonumber(ARGV[1]) or math.floor(micros / 1000)
 local LATEST = 253402128000000
 
+-- What is wrong with the type of a key, nothing when it has the wanted one or does not exist; and its type or `none`.
+local function mistyped(wanted, key)
+  local found = call('TYPE', key).ok
+  if found == wanted or found == 'none' then return nil, found end
+  return 'WRONGTYPE ' .. key .. ' is a ' .. found .. ' instead of a ' .. wanted, found
+end
+
+-- Runs a check that only reads; returns its result, or nothing and what is wrong with the queue.
+local function try(check, ...)
+  local is_done, result = pcall(check, ...)
+  if is_done then return result end
+  return nil, type(result) == 'table' and result.err or tostring(result)
+end
+
 -- Refuses a leader of an older term; true when it may go on. `own` is the stem of a queue's own keys.
 local function is_current(own, term)
   local highest = call('GET', own .. 'term')

@@ -14,6 +14,7 @@ mod rounds;
 pub(crate) mod script;
 mod server;
 pub mod streams;
+mod troubles;
 mod url;
 mod waiting;
 

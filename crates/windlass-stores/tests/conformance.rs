@@ -76,6 +76,9 @@ mod asynq_cluster {
             a_paused_queue_gives_nothing_while_the_others_go_on,
             a_paused_queue_gives_nothing_to_the_claim_behind_an_apply,
         }
+        repeats {
+            an_insert_over_several_queues_repeated_after_a_failure_stores_every_task_once,
+        }
     }
 }
 

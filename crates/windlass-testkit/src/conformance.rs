@@ -144,6 +144,7 @@ macro_rules! topic {
                 a_repeated_insert_is_new_again_and_stores_nothing_twice,
                 one_id_twice_in_a_batch_is_stored_once,
                 a_repeated_batch_stores_only_what_is_missing,
+                an_insert_over_several_queues_repeated_after_a_failure_stores_every_task_once,
                 a_repeated_insert_leaves_a_task_that_has_gone_on_as_it_is,
                 a_repeated_insert_does_not_conflict_with_its_own_keys,
                 a_repeated_insert_is_new_although_its_key_has_a_new_owner,

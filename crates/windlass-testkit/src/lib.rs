@@ -48,4 +48,4 @@ pub use load::Load;
 pub use proxy::Proxy;
 pub use scene::{Run, Scene, check};
 pub use servers::{PgBouncer, PostgresServer, RedisCluster, RedisServer};
-pub use subject::{MemorySubject, Subject};
+pub use subject::{DAMAGE_RULES, MemorySubject, Subject};

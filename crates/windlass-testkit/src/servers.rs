@@ -4,8 +4,10 @@
 pub mod pgbouncer;
 pub mod postgres;
 pub mod redis;
+mod resharding;
 mod watchdog;
 
 pub use pgbouncer::PgBouncer;
 pub use postgres::PostgresServer;
 pub use redis::{RedisCluster, RedisServer};
+pub use resharding::OpenSlot;

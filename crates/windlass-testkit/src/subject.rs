@@ -52,6 +52,13 @@ pub trait Subject: Send + Sync + 'static {
     async fn rows_kept(&self) -> Option<u64>;
 }
 
+/// The rules about a queue of which a part is damaged; stores without parts of their own for a queue skip them.
+pub const DAMAGE_RULES: [&str; 3] = [
+    "batches::a_damaged_queue_does_not_stop_claims_from_others",
+    "batches::a_damaged_queue_does_not_stop_reports_and_beats_of_others",
+    "batches::a_damaged_queue_does_not_stop_reads_and_upkeep_of_others",
+];
+
 /// The memory store as a subject; also the oracle that other stores are compared with.
 pub struct MemorySubject {
     clock: Arc<ManualClock>,
@@ -80,6 +87,12 @@ impl Subject for MemorySubject {
             "batches::an_unreadable_record_does_not_stop_an_expire",
             "batches::an_unreadable_record_does_not_stop_a_prune",
             "batches::an_unreadable_record_does_not_stop_an_apply_or_a_list",
+            "batches::an_unreadable_record_does_not_stop_a_leave",
+            "batches::an_unreadable_record_does_not_stop_a_change_by_filter",
+            "batches::an_unreadable_record_does_not_stop_a_get",
+            DAMAGE_RULES[0],
+            DAMAGE_RULES[1],
+            DAMAGE_RULES[2],
         ]
     }
 

@@ -2,9 +2,12 @@
 -- ARGV from 2, for each queue: count, and for each task: id, message, when (`n` at once, `a<ms>` after,
 --   `t<ms>` at), windlass's own record or empty, the digest of its idempotency key or empty, its unique lock
 --   or empty, the ms that it is held (-1 until the task is finished)
--- returns {the time in ms, for each queue 1 all are stored | for each task: 1 stored, {2, message} its id is in
---   use, {3, holder, its message} the idempotency key is in use, {4, holder} the unique lock is}
-local reply, at = { now }, 2
+-- Every queue is checked before the first write. A queue that cannot take its tasks, for example since one of its
+-- keys has another type, fails alone.
+-- returns {the time in ms, for each queue 1 all are stored | what is wrong with it: nothing is stored | for each task:
+--   1 stored, {2, message} its id is in use, {3, holder, its message} the idempotency key is in use, {4, holder} the
+--   unique lock is}
+local reply, at, plans = { now }, 2, {}
 
 -- True when the record of a task is over, or not there.
 local function is_over(queue, id)
@@ -16,15 +19,30 @@ local function is_over(queue, id)
   return not state or (kept and tonumber(kept) <= now)
 end
 
-for k = 1, #KEYS do
-  local queue, total = KEYS[k], tonumber(ARGV[at])
-  local own, answers, keys = 'wl:' .. queue, {}, {}
-  local first = at + 1
-  at = first + total * 7
-  for i = 1, total do keys[i] = queue .. 't:' .. ARGV[first + (i - 1) * 7] end
+-- Raises an error when a key has another type that a write of these tasks touches and `check` does not read.
+local function check_types(plan)
+  local queue, own = plan.queue, 'wl:' .. plan.queue
+  local needs = { [queue .. 'pending'] = 'list', [own .. 'bell'] = 'list' }
+  for i = 1, plan.total do
+    local from = plan.first + (i - 1) * 7
+    if ARGV[from + 2] ~= 'n' then needs[queue .. 'scheduled'] = 'zset' end
+    if ARGV[from + 5] ~= '' then needs[own .. 'ut'] = 'zset' end
+  end
+  if next(plan.over) then
+    needs[queue .. 'completed'], needs[queue .. 'archived'], needs[own .. 'x'] = 'zset', 'zset', 'zset'
+  end
+  for key, wanted in pairs(needs) do
+    local trouble = mistyped(wanted, key)
+    if trouble then error({ err = trouble }) end
+  end
+end
 
-  -- Check first. What was decided in this call counts as if it were there already.
-  local has_known, promised, over, fresh = call('EXISTS', unpack(keys)) > 0, {}, {}, 0
+-- Decides what becomes of each task; writes nothing. What was decided in this call counts as if it were there
+-- already.
+local function check(plan)
+  local queue, total, first, keys = plan.queue, plan.total, plan.first, plan.keys
+  local own, answers, over = 'wl:' .. queue, plan.answers, plan.over
+  local has_known, promised = call('EXISTS', unpack(keys)) > 0, {}
   for i = 1, total do
     local from = first + (i - 1) * 7
     local id, once, lock, hold = ARGV[from], ARGV[from + 4], ARGV[from + 5], tonumber(ARGV[from + 6])
@@ -61,12 +79,19 @@ for k = 1, #KEYS do
         if lock ~= '' and hold ~= 0 then promised[lock] = id end
       end
     end
-    if answer == 1 then fresh = fresh + 1 end
+    if answer == 1 then plan.fresh = plan.fresh + 1 end
     answers[i] = answer
   end
+  if plan.fresh > 0 or next(over) then check_types(plan) end
+  return plan
+end
 
-  -- Write after: the hashes first, then what leads to them.
-  for holder, once in pairs(over) do
+-- Stores the tasks of a queue, the hashes first, then what leads to them; returns what the queue's part of the reply
+-- says.
+local function write(plan)
+  local queue, total, first, keys = plan.queue, plan.total, plan.first, plan.keys
+  local own, answers = 'wl:' .. queue, plan.answers
+  for holder, once in pairs(plan.over) do
     local key = queue .. 't:' .. holder
     if call('EXISTS', key) == 1 then
       call('ZREM', queue .. 'completed', holder)
@@ -123,6 +148,20 @@ for k = 1, #KEYS do
     call('LPUSH', queue .. 'pending', unpack(ready))
     ring(queue)
   end
-  reply[k + 1] = fresh == total and 1 or answers
+  return plan.fresh == total and 1 or answers
+end
+
+for k = 1, #KEYS do
+  -- The arguments are read for all queues, whatever is wrong with one of them.
+  local queue, total, keys = KEYS[k], tonumber(ARGV[at]), {}
+  local first = at + 1
+  at = first + total * 7
+  for i = 1, total do keys[i] = queue .. 't:' .. ARGV[first + (i - 1) * 7] end
+  local plan = { queue = queue, total = total, first = first, keys = keys, answers = {}, over = {}, fresh = 0 }
+  local is_sound, trouble = try(check, plan)
+  if is_sound then plans[k] = plan else reply[k + 1] = trouble end
+end
+for k = 1, #KEYS do
+  if plans[k] then reply[k + 1] = write(plans[k]) end
 end
 return reply

@@ -4,12 +4,17 @@
 -- when, and for whom, is one line for each claim in the lane's log of claims, under the first entry
 -- that it took: what one claim takes of a lane lies together.
 
--- Takes up to `most` tasks of a lane and appends id and record of each to `found`.
+-- Takes up to `most` tasks of a lane and appends id and record of each to `found`. Answers how many, how many entries
+-- it has read, and what is wrong with the lane, if anything is.
 local function take_from(queue, lane, worker, most, found)
-  local stream, got, first, seen, count = queue .. 's:' .. lane, 0, nil, 0, #found
+  local stream, got, first, seen, count, trouble = queue .. 's:' .. lane, 0, nil, 0, #found, nil
   while got < most do
     local read = redis.pcall('XREADGROUP', 'GROUP', 'w', worker, 'COUNT', most - got, 'STREAMS', stream, '>')
-    if is_torn(read) then make_lane(queue, lane) end
+    if is_torn(read) then
+      make_lane(queue, lane)
+    elseif read and read.err then
+      trouble = read.err
+    end
     if not read or read.err then break end
     local entries, ids = read[1][2], {}
     for i = 1, #entries do ids[i] = entries[i][2][2] end
@@ -33,14 +38,33 @@ local function take_from(queue, lane, worker, most, found)
     redis.pcall('XADD', queue .. 'c:' .. lane, first, 't', now, 'w', worker)
     call('HINCRBY', queue .. 'st', 'p' .. lane, -seen)
   end
-  return got, seen
+  return got, seen, trouble
+end
+
+-- What a claim has to know of a queue: how many wait in each of its lanes, whether it is paused, and whether the
+-- worker gets nothing there any more. Raises an error for a queue that cannot be used: it must be known before
+-- anything is taken.
+local function look_at(queue, worker)
+  local is_refused = call('ZSCORE', queue .. 'lost', worker)
+  local counts = call('HMGET', queue .. 'st', 'p0', 'p1', 'p2', 'p3', 'p4', 'p5', 'p6', 'p7', 'paused')
+  local has_work = false
+  for lane = 1, 8 do
+    local count = tonumber(counts[lane] or '0')
+    if not count then error({ err = 'ERR ' .. queue .. 'st has a counter that is no number' }) end
+    counts[lane], has_work = count, has_work or count > 0
+  end
+  local trouble = has_work and mistyped('hash', queue .. 'd')
+  if trouble then error({ err = trouble }) end
+  counts.is_refused = is_refused
+  return counts
 end
 
 -- ARGV from `at`: worker, until when its lease is known to last or `fleet` when the last of KEYS is the
 -- stem of the fleet, limit, suspects at most, count of
 -- quotas, and for each the number of its queue in KEYS, at most, its priorities (highest first).
 -- returns {status, found...}: 1 served, 2 the lease is over, 3 the worker is gone; `found` has for
--- each quota that gave something {its number, id, record, ...}
+-- each quota that gave something {its number, id, record, ...}, and {- its number, what is wrong} for one whose queue
+-- cannot be used
 local function claim(at)
   local worker, lease_until = ARGV[at], tonumber(ARGV[at + 1])
   if not lease_until then
@@ -56,17 +80,18 @@ local function claim(at)
     local from = at + 5 + (i - 1) * 3
     local queue = KEYS[tonumber(ARGV[from])]
     quotas[i] = { tonumber(ARGV[from + 1]), ARGV[from + 2], queue }
-    if not lanes[queue] then
-      if call('ZSCORE', queue .. 'lost', worker) then return { 3 } end
-      lanes[queue] = call('HMGET', queue .. 'st', 'p0', 'p1', 'p2', 'p3', 'p4', 'p5', 'p6', 'p7', 'paused')
-      for lane = 1, 8 do lanes[queue][lane] = tonumber(lanes[queue][lane] or '0') end
+    if lanes[queue] == nil then
+      local counts, trouble = try(look_at, queue, worker)
+      if counts and counts.is_refused then return { 3 } end
+      if trouble then reply[#reply + 1] = { -i, trouble } end
+      lanes[queue] = counts or false
     end
   end
   for i = 1, #quotas do
     local share, priorities, queue = unpack(quotas[i])
     local counts, found = lanes[queue], { i }
     if share > left then share = left end
-    if not counts[9] then
+    if counts and not counts[9] then
       for p = 1, #priorities do
         local priority = tonumber(sub(priorities, p, p))
         -- A suspect goes first: at most one or two a claim, and others cannot starve it.
@@ -74,7 +99,8 @@ local function claim(at)
           local most = share
           if lane % 2 == 1 and suspects < most then most = suspects end
           if most > 0 and counts[lane + 1] > 0 then
-            local got, seen = take_from(queue, lane, worker, most, found)
+            local got, seen, trouble = take_from(queue, lane, worker, most, found)
+            if trouble then reply[#reply + 1] = { -i, trouble } end
             counts[lane + 1] = counts[lane + 1] - seen
             share, left = share - got, left - got
             if lane % 2 == 1 then suspects = suspects - got end
@@ -86,7 +112,7 @@ local function claim(at)
     end
     if #found > 1 then
       if call('EXISTS', queue .. 'back') == 1 then
-        for n = 2, #found, 2 do call('ZREM', queue .. 'back', found[n]) end
+        for n = 2, #found, 2 do redis.pcall('ZREM', queue .. 'back', found[n]) end
       end
       reply[#reply + 1] = found
     end

@@ -7,19 +7,49 @@
 --   `<lane><marks><when: n a t><ms (8)><extras>`; its body; and if the extras have 1: the payload; 2: the
 --   digest of its idempotency key; 4: the digest of its unique key and the ms that it is held, -1 until
 --   the task is finished. Held for 0 ms it is not held at all.
--- returns {µs, the time in ms, for each queue 1 all are stored | for each task: 1 stored, {2, record} its id is in use,
---   {3, holder, its record} the idempotency key is in use, {4, holder} the unique key is}
+-- Every queue is checked before the first write. A queue that cannot take its tasks, for example since one of its
+-- keys has another type, fails alone.
+-- returns {µs, the time in ms, for each queue 1 all are stored | what is wrong with it: nothing is stored | for each
+--   task: 1 stored, {2, record} its id is in use, {3, holder, its record} the idempotency key is in use, {4, holder}
+--   the unique key is}
 local call_at = tonumber(ARGV[2]) or micros
-local reply, at = { string.format('%.0f', call_at), now }, 3
+local reply, at, plans = { string.format('%.0f', call_at), now }, 3, {}
+
+-- What is wrong with the types of the keys that tasks of these sorts need, beside the records and the journal.
+local function trouble_of(queue, sorts)
+  local needs, trouble, found = { st = 'hash' }, nil, nil
+  for head in pairs(sorts) do
+    local stream = queue .. 's:' .. sub(head, 1, 1)
+    trouble, found = mistyped('stream', stream)
+    if trouble then return trouble end
+    if found == 'stream' then made[stream] = true else needs.mend = 'hash' end
+    if #head > 2 then
+      local more = byte(head, 12)
+      if sub(head, 3, 3) ~= 'n' then needs.z = 'zset' end
+      if has(more, 1) then needs.b = 'hash' end
+      if has(more, 2) or has(more, 4) then needs.u, needs.ut = 'hash', 'zset' end
+      -- The holder of the key may have to be removed.
+      if has(more, 2) then needs.b, needs.g, needs.mend = 'hash', 'hash', 'hash' end
+    end
+  end
+  for name, wanted in pairs(needs) do
+    trouble = mistyped(wanted, queue .. name)
+    if trouble then return trouble end
+  end
+end
+
+-- Check first: all queues.
 for k = 1, #KEYS do
   local queue, count, journal = KEYS[k], tonumber(ARGV[at]), ARGV[at + 1]
-  local ids, heads, bodies, extras, answers = {}, {}, {}, {}, {}
+  local ids, heads, bodies, extras, answers, sorts, last = {}, {}, {}, {}, {}, {}, nil
   at = at + 2
   for i = 1, count do
     local head = ARGV[at]
     ids[i] = sub(journal, 17 * i - 15, 17 * i)
     heads[i], bodies[i] = head, ARGV[at + 1]
     at = at + 2
+    -- Most tasks of a call begin alike.
+    if head ~= last then last, sorts[head] = head, true end
     local more = #head > 2 and byte(head, 12) or 0
     if more > 0 then
       local extra = {}
@@ -30,10 +60,10 @@ for k = 1, #KEYS do
     end
   end
 
-  -- Check first. What was decided in this call counts as if it were there already.
-  local known, promised, over = call('HMGET', queue .. 'd', unpack(ids)), {}, {}
-  local fresh = 0
-  for i = 1, count do
+  -- What was decided in this call counts as if it were there already.
+  local known, promised, over = redis.pcall('HMGET', queue .. 'd', unpack(ids)), {}, {}
+  local fresh, trouble = 0, known.err or trouble_of(queue, sorts)
+  for i = 1, trouble and 0 or count do
     local extra, answer = extras[i], 1
     if known[i] then
       answer = { 2, known[i] }
@@ -73,14 +103,18 @@ for k = 1, #KEYS do
     if answer == 1 then fresh = fresh + 1 end
     answers[i] = answer
   end
-
-  -- Write after.
-  for holder, record in pairs(over) do
-    prune_one(queue, holder, record, head_of(record))
+  if trouble then
+    reply[k + 2] = trouble
+  else
+    plans[k] = { queue, count, journal, ids, heads, bodies, extras, answers, over, fresh }
   end
+end
+
+-- Write after.
+local function write(queue, count, journal, ids, heads, bodies, extras, answers, over, fresh)
+  local call, sub = call, sub
+  local submitted, line, trouble = call_at, journal, nil
   if fresh > 0 then
-    local submitted = call_at
-    local line = journal
     if fresh < count then
       local places = {}
       for i = 1, count do
@@ -89,11 +123,19 @@ for k = 1, #KEYS do
       journal = table.concat(places)
     end
     -- Others may have been faster, or the clock has gone back: the journal goes on from where it was.
-    if redis.pcall('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', journal).err then
-      local last = call('XREVRANGE', queue .. 'j', '+', '-', 'COUNT', 1)[1] or { '0-0' }
-      submitted = tonumber(string.match(last[1], '^%d+')) + 1
+    trouble = redis.pcall('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', journal).err
+    if trouble and not find(trouble, 'WRONGTYPE', 1, true) then
+      trouble = nil
+      local last = call('XREVRANGE', queue .. 'j', '+', '-', 'COUNT', 1)[1]
+      if last then submitted = tonumber(string.match(last[1], '^%d+')) + 1 end
       call('XADD', queue .. 'j', string.format('%.0f-0', submitted), 'i', journal)
     end
+  end
+  if trouble then return trouble end
+  for holder, record in pairs(over) do
+    prune_one(queue, holder, record, head_of(record))
+  end
+  if fresh > 0 then
     local records, written, added, later, fronts = {}, 0, {}, 0, {}
     local stamp, place = pack('>I6', now), pack('>I7', submitted)
     for i = 1, count do
@@ -150,6 +192,10 @@ for k = 1, #KEYS do
       ring(queue, lane)
     end
   end
-  reply[k + 2] = fresh == count and 1 or answers
+  return fresh == count and 1 or answers
+end
+
+for k = 1, #KEYS do
+  if plans[k] then reply[k + 2] = write(unpack(plans[k])) end
 end
 return reply

@@ -128,10 +128,11 @@ local function moved(queue)
   end
 end
 
--- Rings for those that wait for a priority of a queue; once is enough until someone has heard it.
+-- Rings for those that wait for a priority of a queue; once is enough until someone has heard it. A bell that cannot
+-- be rung stops nothing: waiters look by themselves every few seconds.
 local function ring(queue, lane)
   local bell = queue .. 'bell:' .. math.floor(lane / 2)
-  if call('LLEN', bell) == 0 then
+  if redis.pcall('LLEN', bell) == 0 then
     call('LPUSH', bell, '1')
   end
 end

@@ -1,8 +1,8 @@
 -- queues: what is known of queues.
--- returns for each {paused, running, pending since or '', name and value of each counter ...}
-local replies = {}
-for k = 1, #KEYS do
-  local queue, running, oldest = KEYS[k], 0, nil
+-- returns for each {paused, running, pending since or '', name and value of each counter ...}, or what is wrong with
+--   it when it cannot be used
+local function describe(queue)
+  local running, oldest = 0, nil
   for lane = 0, 7 do
     local group = group_of(queue, lane)
     if group then
@@ -23,6 +23,12 @@ for k = 1, #KEYS do
   local reply = { call('HGET', queue .. 'st', 'paused') and 1 or 0, running, oldest or '' }
   local counts = call('HGETALL', queue .. 'st')
   for i = 1, #counts do reply[3 + i] = counts[i] end
-  replies[k] = reply
+  return reply
+end
+
+local replies = {}
+for k = 1, #KEYS do
+  local reply, trouble = try(describe, KEYS[k])
+  replies[k] = reply or trouble
 end
 return replies

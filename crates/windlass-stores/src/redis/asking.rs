@@ -4,10 +4,11 @@ use futures_util::future::join_all;
 use windlass_core::store::{ClaimParams, Quota};
 use windlass_core::{Error, QueueName, Reason, Result, Timestamp, WorkerId};
 
-use super::error::strange;
+use super::error::{strange, was_refused};
 use super::fleet::Fleet;
 use super::reply::{Reply, next};
 use super::script::Call;
+use super::troubles::log_skipped;
 
 /// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
 pub(super) const AT_ONCE: usize = 200;
@@ -169,9 +170,15 @@ impl Asking {
         let mut shares = Vec::new();
         for share in parts {
             let mut parts = share.list()?;
-            let at = usize::try_from(next(&mut parts, "claim")?.number()?).unwrap_or(0);
+            let number = next(&mut parts, "claim")?.number()?;
+            let at = usize::try_from(number.unsigned_abs()).unwrap_or(0);
             let quota = at.checked_sub(1).filter(|at| *at < self.quotas.len());
             let quota = quota.ok_or_else(|| strange("claim"))?;
+            if number < 0 {
+                let trouble = next(&mut parts, "claim")?.text()?;
+                log_skipped(&self.quotas[quota].queue, &trouble);
+                continue;
+            }
             let rows = L::read_rows(&self.quotas[quota].queue, &self.worker, now, parts)?;
             shares.push(Share { quota, rows });
         }
@@ -236,22 +243,39 @@ pub(super) async fn ask<L: Claiming>(
     mut rows: Vec<L::Row>,
 ) -> Result<Vec<L::Row>> {
     let is_cluster = layout.fleet().common.options.is_cluster();
+    let (mut is_answered, mut refused) = (!rows.is_empty(), None);
     while !asking.is_served() {
+        let queue = asking.quotas[0].queue.clone();
         let pieces = asking.pieces(!rows.is_empty());
+        let mut is_refused = false;
         let calls = pieces.iter().map(|piece| ask_for_piece(layout, piece, lease));
         // One behind the other, without waiting for answers in between.
         for found in join_all(calls).await {
-            match found? {
-                Found::Shares(shares) => {
+            match found {
+                Ok(Found::Shares(shares)) => {
+                    is_answered = true;
                     asking.subtract::<L>(&shares, is_cluster);
                     rows.extend(shares.into_iter().flat_map(|share| share.rows));
                 }
-                Found::Gone if rows.is_empty() => return Err(lost(&asking.worker)),
-                Found::Gone | Found::Overdue => return Ok(rows),
+                Ok(Found::Gone) if rows.is_empty() => return Err(lost(&asking.worker)),
+                Ok(Found::Gone | Found::Overdue) => return Ok(rows),
+                // Its slot moves: the queue has given nothing, and the others are asked.
+                Err(error) if is_cluster && was_refused(&error) => {
+                    tracing::debug!(%queue, error = error.chain(), "a queue is skipped in a claim");
+                    is_refused = true;
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error),
             }
         }
+        if is_refused {
+            asking.quotas.retain(|quota| quota.queue != queue);
+        }
     }
-    Ok(rows)
+    match refused {
+        Some(error) if !is_answered => Err(error),
+        _ => Ok(rows),
+    }
 }
 
 async fn ask_for_piece<L: Claiming>(
@@ -262,7 +286,7 @@ async fn ask_for_piece<L: Claiming>(
     let options = &layout.fleet().common.options;
     let queues = asking.queues(options.is_cluster());
     let stems = layout.claim_stems(&queues);
-    let mut call = layout.script().on(&stems).arg(options.told_time());
+    let mut call = layout.script().on(&stems).brief().arg(options.told_time());
     asking.add_to::<L>(&mut call, &queues, lease, options.is_cluster());
     let mut reply = layout.fleet().ask(call).await?.list()?;
     let now = next(&mut reply, "claim")?.time()?;

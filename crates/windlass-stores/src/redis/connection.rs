@@ -5,7 +5,7 @@
 //! a new one, in the runtime of that caller.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -18,7 +18,7 @@ use redis::{
 };
 use windlass_core::{Result, Timestamp};
 
-use super::error::{classify, is_connection_spent, is_script_missing, strange};
+use super::error::{classify, is_connection_spent, is_refused, is_script_missing, strange};
 use super::options::{RedisOptions, Servers};
 use super::script::{Call, Script};
 
@@ -26,6 +26,15 @@ const READ_CLOCK: &str = "read the clock";
 
 /// Longest that making a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Longest that a command is repeated that no node of a Cluster takes, since its slot moves or its master is
+/// being replaced: longer than a slot with few keys takes to move.
+const REFUSED_MAX: Duration = Duration::from_secs(3);
+/// The same for one behind which others wait.
+const REFUSED_MAX_BRIEF: Duration = Duration::from_millis(200);
+/// Time between two tries.
+const REFUSED_PAUSE_MIN: Duration = Duration::from_millis(2);
+const REFUSED_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// A connection that is made when it is first needed, and made anew when it broke.
 pub(crate) struct Link {
@@ -56,13 +65,36 @@ enum Wire {
 }
 
 impl Wire {
-    async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
-        let answer = match self {
-            Self::Single(connection) => connection.req_packed_command(command).await,
-            Self::Cluster(connection) => connection.req_packed_command(command).await,
-        };
-        // The server's own errors come as values.
-        answer.and_then(Value::extract_error)
+    async fn send(&mut self, command: &Cmd, refused_max: Duration) -> RedisResult<Value> {
+        match self {
+            Self::Single(connection) => {
+                // The server's own errors come as values.
+                connection.req_packed_command(command).await.and_then(Value::extract_error)
+            }
+            Self::Cluster(connection) => send_to_cluster(connection, command, refused_max).await,
+        }
+    }
+}
+
+/// Sends a command to a Cluster until a node takes it, or for so long.
+///
+/// The driver may not repeat anything: it also repeats what may have been done, and a claim that is done twice
+/// leaves tasks with a worker that does not know of them. What a node refuses was not done. While a slot is
+/// open, nothing of its queue can be done on either node, so that nobody asks the other one (`ASKING`).
+async fn send_to_cluster(
+    connection: &mut ClusterConnection,
+    command: &Cmd,
+    refused_max: Duration,
+) -> RedisResult<Value> {
+    let (started, mut pause) = (Instant::now(), REFUSED_PAUSE_MIN);
+    loop {
+        let answer = connection.req_packed_command(command).await.and_then(Value::extract_error);
+        let is_over = started.elapsed() + pause > refused_max;
+        if is_over || !answer.as_ref().is_err_and(is_refused) {
+            return answer;
+        }
+        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+        pause = (pause * 2).min(REFUSED_PAUSE_MAX);
     }
 }
 
@@ -78,7 +110,7 @@ impl Link {
 
     /// Sends a plain command.
     pub(crate) async fn command(&self, operation: &str, command: &Cmd) -> Result<Value> {
-        self.line().await?.send(operation, command, None).await
+        self.line().await?.send(operation, command, None, REFUSED_MAX).await
     }
 
     /// What time it is by the server's clock, or the one that a test has set.
@@ -106,7 +138,7 @@ impl Link {
             (_, Wire::Cluster(_)) => None,
             (Some(clock), Wire::Single(_)) => Some(clock.now()),
             (None, Wire::Single(_)) => {
-                let told = wire.send(&redis::cmd("TIME")).await;
+                let told = wire.send(&redis::cmd("TIME"), REFUSED_MAX).await;
                 Some(read_time(told.map_err(|cause| classify(READ_CLOCK, cause))?)?)
             }
         };
@@ -132,8 +164,9 @@ impl Line<'_> {
 
     /// Calls a script.
     pub(crate) async fn call(&mut self, call: Call) -> Result<Value> {
-        let Call { script, command } = call;
-        self.send(script.name, &command, Some(script)).await
+        let Call { script, command, is_brief } = call;
+        let refused_max = if is_brief { REFUSED_MAX_BRIEF } else { REFUSED_MAX };
+        self.send(script.name, &command, Some(script), refused_max).await
     }
 
     async fn send(
@@ -141,14 +174,15 @@ impl Line<'_> {
         operation: &str,
         command: &Cmd,
         script: Option<&Script>,
+        refused_max: Duration,
     ) -> Result<Value> {
         let wire = &mut self.made.wire;
-        let mut answer = wire.send(command).await;
+        let mut answer = wire.send(command, refused_max).await;
         // The server was restarted, or someone has flushed its scripts.
         if let (Err(cause), Some(script)) = (&answer, script)
             && is_script_missing(cause)
         {
-            answer = wire.send(&script.in_full(command)).await;
+            answer = wire.send(&script.in_full(command), refused_max).await;
         }
         answer.map_err(|cause| {
             if is_connection_spent(&cause) {
@@ -186,8 +220,7 @@ async fn connect(options: &RedisOptions, answer_max: Duration) -> RedisResult<Wi
                 .tcp_settings(settings())
                 .connection_timeout(CONNECT_MAX)
                 .response_timeout(answer_max)
-                // Only for slots that have moved: whatever may have been done is not repeated here.
-                .retries(3);
+                .retries(0);
             if options.authorities.is_some() {
                 builder = builder.certs(certificates(options)?);
             }
@@ -234,7 +267,7 @@ impl Blocking {
     }
 
     pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.0.send(command).await
+        self.0.send(command, REFUSED_MAX).await
     }
 
     /// Sends two commands at once: the server does the second as soon as the first does not wait any more.
@@ -244,7 +277,7 @@ impl Blocking {
         second: &Cmd,
     ) -> (RedisResult<Value>, RedisResult<Value>) {
         let mut same = self.0.clone();
-        tokio::join!(biased; self.0.send(first), same.send(second))
+        tokio::join!(biased; self.0.send(first, REFUSED_MAX), same.send(second, REFUSED_MAX))
     }
 }
 

@@ -1,7 +1,7 @@
 //! From Redis's errors to windlass's, once, at the edge.
 
 use redis::{ErrorKind as Sort, RedisError, ServerErrorKind};
-use windlass_core::{Error, ErrorKind, Reason};
+use windlass_core::{Error, ErrorKind, QueueName, Reason};
 
 /// Names the operation and sorts the cause by what can be done about it.
 pub(super) fn classify(operation: &str, cause: RedisError) -> Error {
@@ -52,6 +52,22 @@ pub(super) fn is_script_missing(cause: &RedisError) -> bool {
     cause.kind() == Sort::Server(ServerErrorKind::NoScript)
 }
 
+/// True when no node of a Cluster has done anything of a command: its slot has moved, is being moved, or has
+/// no master at present.
+pub(super) fn is_refused(cause: &RedisError) -> bool {
+    let is_known = matches!(
+        cause.code(),
+        Some("TRYAGAIN" | "ASK" | "MOVED" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY")
+    );
+    is_known || cause.kind() == Sort::ClusterConnectionNotFound
+}
+
+/// The same of an error that was classified.
+pub(super) fn was_refused(error: &Error) -> bool {
+    let cause = std::error::Error::source(error);
+    cause.and_then(|cause| cause.downcast_ref()).is_some_and(is_refused)
+}
+
 /// True when the connection must not be used again: it is broken, or an answer did not come and
 /// nobody can tell what the next one belongs to.
 pub(super) fn is_connection_spent(cause: &RedisError) -> bool {
@@ -61,6 +77,12 @@ pub(super) fn is_connection_spent(cause: &RedisError) -> bool {
 /// What a server said that no windlass script says.
 pub(super) fn strange(operation: &str) -> Error {
     Error::corrupt(format!("{operation} in redis: an answer of another form than expected"))
+}
+
+/// What a script says of a queue that it cannot work on, for example since a key of it has another type.
+pub(super) fn unusable(queue: &QueueName, trouble: &[u8]) -> Error {
+    let trouble = String::from_utf8_lossy(trouble);
+    Error::corrupt(format!("queue {queue} in redis cannot be used: {trouble}"))
 }
 
 #[cfg(test)]

@@ -31,14 +31,19 @@ impl Script {
         command
     }
 
-    /// Begins a call on these keys.
+    /// Begins a call on these stems, of which the script makes the names of its keys.
+    ///
+    /// A stem is a key that never exists. So a node of a Cluster answers `ASK` for as long as the slot is open, and
+    /// no script runs while the keys of its queue lie on two nodes; nobody asks the other node, which would run it on
+    /// what it has. To name every key would do no more: some are nearly always absent, and the names of others
+    /// (lists of retentions, locks, tasks) only the script knows.
     pub(crate) fn on(&'static self, keys: &[impl AsRef<[u8]>]) -> Call {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.digest).arg(keys.len());
         for key in keys {
             command.arg(key.as_ref());
         }
-        Call { script: self, command }
+        Call { script: self, command, is_brief: false }
     }
 }
 
@@ -46,9 +51,16 @@ impl Script {
 pub(crate) struct Call {
     pub(crate) script: &'static Script,
     pub(crate) command: Cmd,
+    /// Others wait for its answer: it is not repeated for long while its slot moves.
+    pub(crate) is_brief: bool,
 }
 
 impl Call {
+    /// Makes it fail soon while its slot moves: its sender has other queues to ask.
+    pub(crate) fn brief(self) -> Self {
+        Self { is_brief: true, ..self }
+    }
+
     /// Adds an argument.
     pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
         self.command.arg(value);

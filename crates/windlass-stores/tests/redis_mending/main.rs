@@ -8,4 +8,5 @@ mod counters;
 mod lanes;
 mod places;
 mod stage;
+mod types;
 mod under_load;

@@ -87,6 +87,11 @@ impl Stage {
         assert_eq!(count, 1, "{key} should be there to be deleted");
     }
 
+    /// Gives a key another name.
+    pub(crate) async fn rename(&self, key: &str, name: &str) {
+        self.run::<()>(self.on("RENAME", key).arg(format!("{}{name}", self.stem))).await;
+    }
+
     /// Deletes the record of a task.
     pub(crate) async fn delete_record(&self, id: &TaskId) {
         let count: i64 = self.run(self.on("HDEL", "d").arg(&stored(id)[..])).await;

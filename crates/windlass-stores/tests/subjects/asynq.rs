@@ -11,6 +11,7 @@ use windlass_stores::redis::driver::aio::MultiplexedConnection;
 use windlass_stores::redis::driver::{Client, cmd};
 use windlass_testkit::{RedisCluster, RedisServer, Subject};
 
+use super::damage;
 use super::documented_user::{AsynqUser, assert_not_denied};
 
 /// A prefix of its own instead of `asynq` on the server that all tests of the process share, with a clock that
@@ -68,27 +69,9 @@ impl OnRedis {
         true
     }
 
-    /// A connection to the node that has a queue, and the queue's line, and where that is put aside.
-    async fn line(&self, queue: &QueueName) -> (MultiplexedConnection, String, String) {
-        let stem = format!("{}:{{{queue}}}:", self.prefix);
-        let found = self.keys(&format!("{stem}*")).await.pop();
-        let (connection, _) = found.expect("the queue should have a key");
-        (connection, format!("{stem}pending"), format!("{stem}aside"))
-    }
-
-    async fn damage(&self, queue: &QueueName) -> bool {
-        let (mut connection, line, aside) = self.line(queue).await;
-        let mut rename = cmd("RENAME");
-        let _: () = rename.arg(&line).arg(&aside).query_async(&mut connection).await.unwrap();
-        let mut set = cmd("SET");
-        let _: () = set.arg(&line).arg("no list").query_async(&mut connection).await.unwrap();
-        true
-    }
-
-    async fn undo_damage(&self, queue: &QueueName) {
-        let (mut connection, line, aside) = self.line(queue).await;
-        let mut rename = cmd("RENAME");
-        let _: () = rename.arg(&aside).arg(&line).query_async(&mut connection).await.unwrap();
+    /// A key that every insert and claim of a queue needs.
+    fn damaged_key(&self, queue: &QueueName) -> String {
+        format!("{}:{{{queue}}}:pending", self.prefix)
     }
 
     async fn rows_kept(&self) -> u64 {
@@ -132,11 +115,12 @@ macro_rules! subject {
             }
 
             async fn damage(&self, queue: &QueueName) -> bool {
-                self.0.damage(queue).await
+                damage::damage(&self.0.ports, &self.0.damaged_key(queue)).await;
+                true
             }
 
             async fn undo_damage(&self, queue: &QueueName) {
-                self.0.undo_damage(queue).await;
+                damage::undo_damage(&self.0.ports, &self.0.damaged_key(queue)).await;
             }
 
             async fn rows_kept(&self) -> Option<u64> {

@@ -8,7 +8,7 @@ use windlass_core::{Store, TaskId};
 use windlass_stores::hybrid::{HybridOptions, HybridStore};
 use windlass_stores::postgres::PostgresOptions;
 use windlass_stores::redis::RedisOptions;
-use windlass_testkit::{RedisServer, Subject};
+use windlass_testkit::{DAMAGE_RULES, RedisServer, Subject};
 
 use super::schema::Place;
 
@@ -61,6 +61,10 @@ async fn open(ledger: PostgresOptions, brokers: &[RedisOptions]) -> Arc<HybridSt
 impl Subject for HybridSubject {
     async fn fresh() -> Self {
         Self::on(&[RedisServer::shared()]).await
+    }
+
+    fn skipped_rules() -> &'static [&'static str] {
+        &DAMAGE_RULES
     }
 
     fn store(&self) -> Arc<dyn Store> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use windlass_core::{Store, TaskId};
-use windlass_testkit::servers::redis::Keeping;
+use windlass_testkit::{DAMAGE_RULES, servers::redis::Keeping};
 use windlass_testkit::{RedisServer, Subject};
 
 use super::hybrid::HybridSubject;
@@ -23,6 +23,10 @@ fn second_server() -> &'static RedisServer {
 impl Subject for HybridPairSubject {
     async fn fresh() -> Self {
         Self(HybridSubject::on(&[RedisServer::shared(), second_server()]).await)
+    }
+
+    fn skipped_rules() -> &'static [&'static str] {
+        &DAMAGE_RULES
     }
 
     fn store(&self) -> Arc<dyn Store> {

@@ -5,6 +5,8 @@
 #[cfg(feature = "redis")]
 mod asynq;
 #[cfg(feature = "redis")]
+mod damage;
+#[cfg(feature = "redis")]
 mod documented_user;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod hybrid;

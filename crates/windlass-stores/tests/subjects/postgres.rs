@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use windlass_core::{Store, TaskId};
 use windlass_stores::postgres::PostgresStore;
-use windlass_testkit::Subject;
+use windlass_testkit::{DAMAGE_RULES, Subject};
 
 use super::schema::Place;
 
@@ -32,6 +32,10 @@ impl PostgresSubject {
 impl Subject for PostgresSubject {
     async fn fresh() -> Self {
         Self::on(Place::fresh()).await
+    }
+
+    fn skipped_rules() -> &'static [&'static str] {
+        &DAMAGE_RULES
     }
 
     fn store(&self) -> Arc<dyn Store> {

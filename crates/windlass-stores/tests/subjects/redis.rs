@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_core::{ManualClock, Store, TaskId};
+use windlass_core::{ManualClock, QueueName, Store, TaskId};
 use windlass_stores::redis::RedisOptions;
 use windlass_stores::redis::driver::aio::MultiplexedConnection;
 use windlass_stores::redis::driver::{Client, cmd};
 use windlass_stores::redis::streams::StreamsStore;
 use windlass_testkit::{RedisCluster, RedisServer, Subject};
 
+use super::damage;
 use super::documented_user::{StreamsUser, assert_not_denied};
 
 /// A prefix of its own on the server that all tests of the process share, with a clock that only the
@@ -77,6 +78,11 @@ impl OnRedis {
         panic!("task {task} should be there to be spoiled");
     }
 
+    /// A key that every insert and claim of a queue needs.
+    fn damaged_key(&self, queue: &QueueName) -> String {
+        format!("{}:{{{queue}}}:st", self.prefix)
+    }
+
     async fn rows_kept(&self) -> u64 {
         let mut count = 0;
         for hash in ["d", "u", "b", "g"] {
@@ -112,6 +118,15 @@ macro_rules! subject {
 
             async fn spoil(&self, task: &TaskId) -> bool {
                 self.0.spoil(task).await
+            }
+
+            async fn damage(&self, queue: &QueueName) -> bool {
+                damage::damage(&self.0.ports, &self.0.damaged_key(queue)).await;
+                true
+            }
+
+            async fn undo_damage(&self, queue: &QueueName) {
+                damage::undo_damage(&self.0.ports, &self.0.damaged_key(queue)).await;
             }
 
             async fn rows_kept(&self) -> Option<u64> {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tempfile::TempDir;
 use windlass_core::{ManualClock, Store, TaskId};
 use windlass_stores::sqlite::{SqliteOptions, SqliteStore};
-use windlass_testkit::Subject;
+use windlass_testkit::{DAMAGE_RULES, Subject};
 
 /// A SQLite file of its own, with a clock that only the test moves.
 pub(crate) struct SqliteSubject {
@@ -35,6 +35,10 @@ impl Subject for SqliteSubject {
         let path = folder.path().join("tasks.db");
         let store = SqliteStore::open(options(path, &clock)).await.unwrap();
         Self { clock, store: Arc::new(store), folder }
+    }
+
+    fn skipped_rules() -> &'static [&'static str] {
+        &DAMAGE_RULES
     }
 
     fn store(&self) -> Arc<dyn Store> {

@@ -1,7 +1,9 @@
 //! Lost and ambiguous replies: an insert or apply that is repeated is recognised.
 
+use std::time::Duration;
+
 use windlass_core::store::{Applied, Filter, Inserted};
-use windlass_core::{Ending, State};
+use windlass_core::{Ending, NewTask, State};
 
 use crate::draft::{draft, until_finished};
 use crate::scene::{Scene, completed, discarded, failed, snoozed};
@@ -37,6 +39,53 @@ pub async fn a_repeated_batch_stores_only_what_is_missing(s: Scene) {
     let answers = s.insert(tasks.clone()).await;
     assert!(answers.iter().all(Inserted::is_new), "{answers:?}");
     assert_eq!(s.list(Filter::default()).await.len(), 3);
+}
+
+/// More tasks than one call to a server takes, over queues of which one cannot take its own at first: either since it
+/// is broken, or, where nothing of a queue can break, since its tasks are no good.
+pub async fn an_insert_over_several_queues_repeated_after_a_failure_stores_every_task_once(
+    s: Scene,
+) {
+    const QUEUES: [&str; 3] = ["first", "broken", "last"];
+    let is_broken = s.damage("broken").await;
+    let mut tasks = Vec::new();
+    for number in 0..250 {
+        tasks.push(s.make(draft().queue(QUEUES[number % 3])).await);
+    }
+    let mut sent = tasks.clone();
+    if !is_broken {
+        let is_bad = |task: &&mut NewTask| task.queue.as_str() == "broken";
+        sent.iter_mut().filter(is_bad).for_each(|task| task.spec.timeout = Duration::ZERO);
+    }
+    for (task, answer) in sent.iter().zip(s.insert(sent.clone()).await) {
+        let is_bad = task.queue.as_str() == "broken";
+        let is_expected =
+            matches!(&answer, Inserted::Bad(_)) == is_bad && answer.is_new() != is_bad;
+        assert!(is_expected, "a task of {}: {answer:?}", task.queue);
+    }
+    s.undo_damage("broken").await;
+    assert!(s.find(&tasks[1].id).await.is_none(), "its queue could not take it");
+    for _ in 0..2 {
+        let answers = s.insert(tasks.clone()).await;
+        assert!(answers.iter().all(Inserted::is_new), "{answers:?}");
+    }
+    let worker = s.worker().await;
+    for (number, name) in QUEUES.into_iter().enumerate() {
+        let mine = || tasks.iter().skip(number).step_by(3);
+        assert_eq!(s.count(name, State::Pending).await, mine().count() as u64, "{name}");
+        let mut claimed: Vec<_> = Vec::new();
+        loop {
+            let more = s.claim_from(&worker, &[name], 100).await;
+            if more.is_empty() {
+                break;
+            }
+            claimed.extend(more.into_iter().map(|task| task.id.clone()));
+        }
+        claimed.sort();
+        let mut expected: Vec<_> = mine().map(|task| task.id.clone()).collect();
+        expected.sort();
+        assert_eq!(claimed, expected, "each task of {name} once");
+    }
 }
 
 pub async fn a_repeated_insert_leaves_a_task_that_has_gone_on_as_it_is(s: Scene) {

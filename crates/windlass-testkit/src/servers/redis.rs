@@ -177,6 +177,11 @@ impl RedisServer {
         self.operate(&["PING"]).is_ok_and(|answer| answer == "+PONG\r\n")
     }
 
+    /// The same for what is done or goes wrong.
+    pub fn order(&self, words: &[&str]) {
+        assert_eq!(self.operate(words).unwrap(), "+OK\r\n", "{words:?}");
+    }
+
     /// Does something to the server as its operator; answers how its reply begins, as it came.
     pub fn operate(&self, words: &[&str]) -> io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
@@ -208,7 +213,7 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// A Cluster of three nodes of the tests' own.
 pub struct RedisCluster {
-    nodes: Vec<RedisServer>,
+    pub(super) nodes: Vec<RedisServer>,
 }
 
 static SHARED_CLUSTER: OnceLock<RedisCluster> = OnceLock::new();
@@ -221,27 +226,31 @@ impl RedisCluster {
 
     /// Starts a Cluster of its own; it keeps nothing.
     pub fn start() -> Self {
-        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"];
+        Self::start_nodes(NODES, Duration::from_secs(5))
+    }
+
+    /// Starts so many nodes, of which the first three share the slots; the others are empty.
+    pub(super) fn start_nodes(count: u32, node_timeout: Duration) -> Self {
+        let timeout = node_timeout.as_millis().to_string();
+        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", &timeout];
         let start = |_| RedisServer::start_on(free_node_port(), Keeping::Nothing, &settings);
-        let nodes: Vec<_> = (0..NODES).map(start).collect();
-        for (number, node) in (0..NODES).zip(&nodes) {
-            let slots = SLOTS * number / NODES..SLOTS * (number + 1) / NODES;
-            let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
-            let mut words = vec!["CLUSTER", "ADDSLOTS"];
-            words.extend(slots.iter().map(String::as_str));
-            assert_eq!(node.operate(&words).unwrap(), "+OK\r\n");
-            let port = nodes[0].port.to_string();
-            assert_eq!(node.operate(&["CLUSTER", "MEET", "127.0.0.1", &port]).unwrap(), "+OK\r\n");
+        let nodes: Vec<_> = (0..count).map(start).collect();
+        for (number, node) in (0..count).zip(&nodes) {
+            if number < NODES {
+                let slots = SLOTS * number / NODES..SLOTS * (number + 1) / NODES;
+                let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
+                let mut words = vec!["CLUSTER", "ADDSLOTS"];
+                words.extend(slots.iter().map(String::as_str));
+                node.order(&words);
+            }
+            node.order(&["CLUSTER", "MEET", "127.0.0.1", &nodes[0].port.to_string()]);
         }
-        let deadline = Instant::now() + START_MAX;
+        let known = format!("cluster_known_nodes:{count}\r\n");
         let is_whole = |node: &RedisServer| {
             let told = node.operate(&["CLUSTER", "INFO"]).unwrap_or_default();
-            told.contains("cluster_state:ok") && told.contains("cluster_known_nodes:3")
+            told.contains("cluster_state:ok") && told.contains(&known)
         };
-        while !nodes.iter().all(is_whole) {
-            assert!(Instant::now() < deadline, "the Cluster did not come together");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        await_that("the Cluster comes together", || nodes.iter().all(is_whole));
         Self { nodes }
     }
 
@@ -257,7 +266,16 @@ impl RedisCluster {
     }
 }
 
-const NODES: u32 = 3;
+/// Polls until a condition holds that no server reports by itself.
+pub(super) fn await_that(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + START_MAX;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not within {START_MAX:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+pub(super) const NODES: u32 = 3;
 const SLOTS: u32 = 16_384;
 
 /// A port that is free, and so is the one for the bus of a Cluster, 10,000 above it.

@@ -14,6 +14,7 @@ use windlass_core::{Epoch, Error, Lease, QueueName, Result, TaskId, Timestamp, W
 use super::moves::RunEnd;
 use super::row::{Row, second_of};
 use super::{AT_ONCE, Shared, damage, scripts};
+use crate::redis::error::was_refused;
 use crate::redis::fleet::{Registered, stale_term};
 use crate::redis::reply::{Reply, next};
 use crate::redis::rounds::Rounds;
@@ -126,7 +127,13 @@ impl Shared {
             }
             Ok((cursor, stopped))
         };
-        chunk.iter().zip(self.ask(call).await?.list()?).map(read).collect()
+        match self.ask(call).await {
+            // Its slot moves, and nobody can take its tasks meanwhile: the next beat renews them.
+            Err(error) if was_refused(&error) => {
+                Ok(chunk.iter().map(|_| (String::new(), Vec::new())).collect())
+            }
+            reply => chunk.iter().zip(reply?.list()?).map(read).collect(),
+        }
     }
 
     fn progress_json(&self, report: &ProgressReport, now: Timestamp) -> String {

@@ -16,7 +16,7 @@ use windlass_core::{
 use super::message::TaskMessage;
 use super::record::{MAX_CRASHES, Own};
 use super::{AT_ONCE, Shared, keys, scripts};
-use crate::redis::error::strange;
+use crate::redis::error::{strange, unusable};
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, Sort, next};
 use crate::redis::script::Call;
@@ -108,13 +108,31 @@ impl Shared {
                 call.add(tasks.len());
                 tasks.iter().for_each(|sent| add_task(&mut call, stem, sent.task));
             }
-            let mut replies = self.ask(call).await?.list()?;
+            let reply = match self.ask(call).await {
+                Ok(reply) => reply,
+                Err(error) if error.is_unavailable() => return Err(error),
+                Err(error) => {
+                    // Other calls of this insert count: only these tasks fail.
+                    for sent in group.iter().flat_map(|(_, tasks)| tasks) {
+                        answers[sent.at] = Some(Inserted::Bad(error.clone()));
+                    }
+                    continue;
+                }
+            };
+            let mut replies = reply.list()?;
             let now = Timestamp::from_millis(next(&mut replies, "insert")?.number()?);
-            for (_, tasks) in group {
+            for (queue, tasks) in group {
                 let mut told = match next(&mut replies, "insert")?.sort()? {
                     Sort::List(told) => Some(told),
                     // All are stored.
-                    _ => None,
+                    Sort::Number(_) => None,
+                    Sort::Bytes(trouble) => {
+                        let error = unusable(queue, &trouble);
+                        tasks.iter().for_each(|sent| {
+                            answers[sent.at] = Some(Inserted::Bad(error.clone()));
+                        });
+                        continue;
+                    }
                 };
                 for sent in tasks {
                     let told = match &mut told {

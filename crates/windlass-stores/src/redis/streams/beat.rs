@@ -16,6 +16,7 @@ use super::id::Id;
 use super::moves::RunEnd;
 use super::row::Row;
 use super::{AT_ONCE, Shared, scripts};
+use crate::redis::error::was_refused;
 use crate::redis::fleet::{Registered, stale_term};
 use crate::redis::reply::{Reply, next};
 use crate::redis::rounds::Rounds;
@@ -109,7 +110,11 @@ impl Shared {
                     call.add(json);
                 }
             }
-            let told = self.ask(call).await?.list()?;
+            let told = match self.ask(call).await {
+                // The lease is renewed already. What a queue whose slot moves has to say waits for the next beat.
+                Err(error) if beat.held.is_none() && was_refused(&error) => return Ok(Vec::new()),
+                told => told?.list()?,
+            };
             let queues = chunk.iter().map(|(queue, _)| (*queue).clone());
             queues
                 .zip(told)

@@ -14,16 +14,26 @@ impl Shared {
     pub(super) async fn expire(&self, duty: Duty) -> Result<DutyReport> {
         let begun = self.begin(duty, "expire").await?;
         let mut report = DutyReport { next_due: begun.next_due, ..DutyReport::default() };
+        let mut failed = None;
         for worker in &begun.unclean {
+            let mut is_empty = true;
             for queue in &begun.queues {
-                self.empty(queue, worker, duty, &mut report).await?;
-                if report.has_more {
-                    return Ok(report);
+                match self.empty(queue, worker, duty, &mut report).await {
+                    Ok(()) if report.has_more => return Ok(report),
+                    Ok(()) => {}
+                    Err(error) if error.is_lease_lost() => return Err(error),
+                    // One queue that cannot be looked at keeps no other's tasks with a worker that is gone.
+                    Err(error) => {
+                        is_empty = false;
+                        failed = failed.or(Some(error));
+                    }
                 }
             }
-            self.fleet.forget_unclean(worker).await?;
+            if is_empty {
+                self.fleet.forget_unclean(worker).await?;
+            }
         }
-        Ok(report)
+        failed.map_or(Ok(report), Err)
     }
 
     /// Takes back what a lost worker holds in a queue, as far as the duty's limit allows.

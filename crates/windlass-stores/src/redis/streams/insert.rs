@@ -16,6 +16,7 @@ use super::large::PAYLOAD;
 use super::record::{ALONE, Body, LARGE_IN, Lane, ONCE, Record, TIMED, Value};
 use super::row::LARGE_BYTES;
 use super::{AT_ONCE, Shared, scripts};
+use crate::redis::error::unusable;
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, Sort, next};
 use crate::redis::script::Call;
@@ -115,14 +116,32 @@ impl Shared {
                     add_task(&mut call, sent);
                 }
             }
-            let mut replies = self.ask(call).await?.list()?;
+            let reply = match self.ask(call).await {
+                Ok(reply) => reply,
+                Err(error) if error.is_unavailable() => return Err(error),
+                Err(error) => {
+                    // Other calls of this insert count: only these tasks fail.
+                    for sent in group.iter().flat_map(|(_, tasks)| tasks) {
+                        answers[sent.at] = Some(Inserted::Bad(error.clone()));
+                    }
+                    continue;
+                }
+            };
+            let mut replies = reply.list()?;
             micros = next(&mut replies, "insert")?.text()?;
             let now = Timestamp::from_millis(next(&mut replies, "insert")?.number()?);
-            for (_, tasks) in group {
+            for (queue, tasks) in group {
                 let mut told = match next(&mut replies, "insert")?.sort()? {
                     Sort::List(told) => Some(told),
                     // All are stored.
-                    _ => None,
+                    Sort::Number(_) => None,
+                    Sort::Bytes(trouble) => {
+                        let error = unusable(queue, &trouble);
+                        tasks.iter().for_each(|sent| {
+                            answers[sent.at] = Some(Inserted::Bad(error.clone()));
+                        });
+                        continue;
+                    }
                 };
                 for sent in tasks {
                     let told = match &mut told {

@@ -1,8 +1,7 @@
 //! Inspect on Redis Streams: what an operator should know.
 
-use windlass_core::Result;
 use windlass_core::store::{Depth, Filter, Finding, Inspection, Severity, StateCounts};
-use windlass_core::{QueueName, State};
+use windlass_core::{Error, ErrorKind, QueueName, Result, State};
 
 use super::Shared;
 use crate::reading::SCAN_MAX;
@@ -30,19 +29,27 @@ impl Shared {
             self.mend_all().await?;
         }
         for queue in self.all_queues().await? {
-            inspection.findings.extend(self.compare_counts(queue).await?);
+            match self.compare_counts(&queue).await {
+                Ok(found) => inspection.findings.extend(found),
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    inspection.findings.push(unusable(&queue, &error));
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(inspection)
     }
 
     async fn counts(&self, queue: &QueueName) -> Result<StateCounts> {
         let records = self.queue_records(std::slice::from_ref(queue)).await?;
-        Ok(records.into_iter().next().map(|record| record.counts).unwrap_or_default())
+        let record = records.into_iter().next();
+        let is_skipped = || Error::corrupt(format!("queue {queue} in redis cannot be used"));
+        record.map(|record| record.counts).ok_or_else(is_skipped)
     }
 
     /// Compares the counters of a queue with its tasks.
-    async fn compare_counts(&self, queue: QueueName) -> Result<Option<Finding>> {
-        let told = self.counts(&queue).await?;
+    async fn compare_counts(&self, queue: &QueueName) -> Result<Option<Finding>> {
+        let told = self.counts(queue).await?;
         let filter = Filter { queue: Some(queue.clone()), ..Filter::default() };
         let (mut counted, mut cursor) = (std::collections::HashMap::<State, u64>::new(), None);
         loop {
@@ -56,7 +63,7 @@ impl Shared {
             }
         }
         // Others go on while this looks: only what is left alone can be compared.
-        let again = self.counts(&queue).await?;
+        let again = self.counts(queue).await?;
         let differs = |state: &State| {
             let seen = counted.get(state).copied().unwrap_or(0);
             let is_quiet = told.get(*state) == again.get(*state);
@@ -74,5 +81,15 @@ impl Shared {
             ),
             advice: "the leader mends this; or run `windlass doctor --repair`".into(),
         }))
+    }
+}
+
+fn unusable(queue: &QueueName, error: &Error) -> Finding {
+    Finding {
+        severity: Severity::Problem,
+        subject: "queue",
+        text: format!("queue {queue} is skipped: {}", error.chain()),
+        advice: "look at the types of its keys (docs/redis.md has the table) and remove what windlass has not written"
+            .into(),
     }
 }

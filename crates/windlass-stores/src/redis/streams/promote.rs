@@ -35,11 +35,19 @@ impl Shared {
         queues: &[QueueName],
         script: &'static Script,
     ) -> Result<DutyReport> {
-        let mut report = DutyReport::default();
+        let (mut report, mut failed) = (DutyReport::default(), None);
         for queue in queues {
             loop {
                 let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
-                let mut parts = self.sweep_queue(duty, queue, script, left).await?;
+                let mut parts = match self.sweep_queue(duty, queue, script, left).await {
+                    Ok(parts) => parts,
+                    Err(error) if error.is_lease_lost() => return Err(error),
+                    // One queue that cannot be swept keeps no other from it.
+                    Err(error) => {
+                        failed = failed.or(Some(error));
+                        break;
+                    }
+                };
                 let _now = next(&mut parts, script.name)?;
                 let done = next(&mut parts, script.name)?.number()?.unsigned_abs();
                 let has_more = next(&mut parts, script.name)?.number()? == 1;
@@ -65,7 +73,7 @@ impl Shared {
                 break;
             }
         }
-        Ok(report)
+        failed.map_or(Ok(report), Err)
     }
 
     /// Has a script do a part of a duty in one queue; answers with the parts of its reply.

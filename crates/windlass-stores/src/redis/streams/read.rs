@@ -4,13 +4,15 @@ use std::collections::HashMap;
 
 use futures_util::future::try_join_all;
 use windlass_core::store::{GetParams, QueueRecord, StateCounts, WorkerRecord};
-use windlass_core::{QueueName, Result, State, TaskId, TaskRecord, WorkerId};
+use windlass_core::{ErrorKind, QueueName, Result, State, TaskId, TaskRecord, WorkerId};
 
 use super::id::Id;
 use super::large::{PAYLOAD, RESULT};
 use super::row::Row;
 use super::{Shared, scripts};
-use crate::redis::reply::{Reply, next};
+use crate::redis::error::strange;
+use crate::redis::reply::{Reply, Sort, next};
+use crate::redis::troubles::log_skipped;
 
 /// Most queues in one call: each is looked at lane by lane.
 const QUEUES_AT_ONCE: usize = 50;
@@ -62,7 +64,15 @@ impl Shared {
         let stems: Vec<_> = names.iter().map(|name| self.stem(name)).collect();
         let call = scripts::QUEUES.on(&stems).arg(self.options().told_time());
         let told = self.ask(call).await?.list()?;
-        names.iter().zip(told).map(|(name, told)| read_queue(name.clone(), told)).collect()
+        let mut records = Vec::with_capacity(names.len());
+        for (name, told) in names.iter().zip(told) {
+            match told.sort()? {
+                Sort::List(parts) => records.push(read_queue(name.clone(), parts)?),
+                Sort::Bytes(trouble) => log_skipped(name, &String::from_utf8_lossy(&trouble)),
+                Sort::Number(_) => return Err(strange("queues")),
+            }
+        }
+        Ok(records)
     }
 
     pub(super) async fn workers(&self) -> Result<Vec<WorkerRecord>> {
@@ -80,7 +90,14 @@ impl Shared {
         let mut counts = HashMap::new();
         for queue in self.all_queues().await? {
             let call = scripts::WORKERS.on(&[self.stem(&queue)]).arg(self.options().told_time());
-            let mut parts = self.ask(call).await?.list()?;
+            let mut parts = match self.ask(call).await {
+                Ok(reply) => reply.list()?,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    log_skipped(&queue, &error.chain());
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             while let (Some(worker), Some(count)) = (parts.next(), parts.next()) {
                 let count = count.number()?.unsigned_abs();
                 *counts.entry(WorkerId::new(worker.text()?)).or_default() += count;
@@ -90,8 +107,7 @@ impl Shared {
     }
 }
 
-fn read_queue(name: QueueName, told: Reply) -> Result<QueueRecord> {
-    let mut parts = told.list()?;
+fn read_queue(name: QueueName, mut parts: std::vec::IntoIter<Reply>) -> Result<QueueRecord> {
     let is_paused = next(&mut parts, "queues")?.number()? == 1;
     let running = next(&mut parts, "queues")?.number()?.unsigned_abs();
     let oldest_pending_at = next(&mut parts, "queues")?.time_if_any()?;

@@ -4,7 +4,7 @@
 //! pause until a whole round finds nothing more.
 
 use windlass_core::store::{Duty, DutyReport, Term};
-use windlass_core::{QueueName, Result};
+use windlass_core::{ErrorKind, QueueName, Result};
 
 use super::{Shared, scripts};
 use crate::redis::fleet::stale_term;
@@ -54,17 +54,32 @@ impl Mended {
 impl Shared {
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
         let begun = self.begin(duty, "tend").await?;
-        let mut report = DutyReport::default();
+        let (mut report, mut failed) = (DutyReport::default(), None);
         for queue in &begun.queues {
-            let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
-            let mut parts = self.sweep_queue(duty, queue, &scripts::TEND, left).await?;
-            report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
-            report.has_more |= next(&mut parts, "tend")?.number()? == 1;
-            let mended = self.mend(queue, Some(duty.term)).await?;
-            report.repaired += mended.count();
-            report.has_more |= mended.is_torn;
+            match self.tend_queue(queue, duty, &mut report).await {
+                Ok(()) => {}
+                Err(error) if error.is_lease_lost() => return Err(error),
+                // One queue that cannot be tended keeps no other from it.
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-        Ok(report)
+        failed.map_or(Ok(report), Err)
+    }
+
+    async fn tend_queue(
+        &self,
+        queue: &QueueName,
+        duty: Duty,
+        report: &mut DutyReport,
+    ) -> Result<()> {
+        let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
+        let mut parts = self.sweep_queue(duty, queue, &scripts::TEND, left).await?;
+        report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
+        report.has_more |= next(&mut parts, "tend")?.number()? == 1;
+        let mended = self.mend(queue, Some(duty.term)).await?;
+        report.repaired += mended.count();
+        report.has_more |= mended.is_torn;
+        Ok(())
     }
 
     /// Mends all that can be found in all queues; answers how much that was.
@@ -72,7 +87,12 @@ impl Shared {
         let mut count = 0;
         for queue in self.all_queues().await? {
             for _ in 0..ROUNDS_MAX {
-                let mended = self.mend(&queue, None).await?;
+                let mended = match self.mend(&queue, None).await {
+                    Ok(mended) => mended,
+                    // What cannot be repaired is a finding of the inspection.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => break,
+                    Err(error) => return Err(error),
+                };
                 count += mended.count();
                 if mended.is_round_over && !mended.is_torn {
                     break;

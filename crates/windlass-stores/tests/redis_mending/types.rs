@@ -1,0 +1,91 @@
+//! A key of another type under one queue: that queue is skipped, and no other.
+
+use windlass_core::State;
+use windlass_core::store::{Depth, Severity};
+use windlass_testkit::draft::draft;
+use windlass_testkit::scene::completed;
+
+use crate::stage::Stage;
+
+const OTHER: &str = "other";
+
+/// Has `main` broken by one key, sees that everything else works, and puts the key back.
+async fn check_broken_by(key: &str) {
+    let stage = Stage::new().await;
+    let s = &stage.scene;
+    let worker = s.worker().await;
+    let lost = s.worker().await;
+    let own = s.submit(draft()).await;
+    s.submit_all([draft().queue(OTHER), draft().queue(OTHER)]).await;
+    let held = s.claim_from(&lost, &[OTHER], 1).await.remove(0);
+    let later = s.submit(draft().queue(OTHER).after(windlass_testkit::scene::SECOND)).await;
+
+    let aside = format!("{key}.aside");
+    let is_there: i64 = stage.run(&stage.on("EXISTS", key)).await;
+    if is_there == 1 {
+        stage.rename(key, &aside).await;
+    }
+    stage.run::<()>(stage.on("SET", key).arg("no such thing")).await;
+
+    s.beat(&worker).await;
+    let claimed = s.claim_from(&worker, &["main", OTHER], 9).await;
+    let of_other = claimed.iter().filter(|task| task.queue.as_str() == OTHER).count();
+    assert_eq!(of_other, 1, "{key}: the other queue gives its task: {claimed:#?}");
+    let is_listed =
+        s.store.queues().await.unwrap().iter().any(|queue| queue.name.as_str() == OTHER);
+    assert!(is_listed, "{key}: the other queue is listed");
+    s.store.workers().await.unwrap();
+    s.store.inspect(Depth::Full).await.unwrap();
+
+    // Upkeep goes on where it can; it may say that it could not everywhere.
+    s.advance(windlass_testkit::scene::HOUR);
+    let duty = s.duty().await;
+    let _ = s.store.promote(duty).await;
+    s.expect(&later, State::Pending, "promoted").await;
+    let _ = s.store.expire(duty).await;
+    s.expect(&held.id, State::Pending, "taken back from a worker that is gone").await;
+
+    stage.delete_key(key).await;
+    if is_there == 1 {
+        stage.rename(&aside, key).await;
+    }
+    s.store.inspect(Depth::Repair).await.unwrap();
+    let fresh = s.worker().await;
+    let mut ids: Vec<_> = Vec::new();
+    loop {
+        let tasks = s.claim_from(&fresh, &["main", OTHER], 9).await;
+        if tasks.is_empty() {
+            break;
+        }
+        ids.extend(tasks.iter().map(|task| task.id.clone()));
+        let ends = tasks.iter().map(|task| s.transition(task, completed())).collect();
+        s.apply(&fresh, ends).await;
+    }
+    s.expire().await;
+    let is_back = ids.contains(&own) || claimed.iter().any(|task| task.id == own);
+    assert!(is_back, "{key}: its own task is given out in the end: {ids:?}");
+    let findings = s.store.inspect(Depth::Full).await.unwrap().findings;
+    let problems: Vec<_> = findings
+        .iter()
+        .filter(|found| found.severity == Severity::Problem && found.subject != "durability")
+        .collect();
+    assert!(problems.is_empty(), "{key}: {problems:#?}");
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_stops_its_own_queue_only() {
+    for key in ["st", "d", "s:4", "c:4", "lost", "cr", "back", "bell:2", "z", "mend", "term"] {
+        check_broken_by(key).await;
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_cannot_be_used_is_a_finding() {
+    let stage = Stage::new().await;
+    stage.scene.submit(draft()).await;
+    stage.rename("st", "st.aside").await;
+    stage.run::<()>(stage.on("SET", "st").arg("no such thing")).await;
+    let findings = stage.scene.store.inspect(Depth::Full).await.unwrap().findings;
+    let found = findings.iter().find(|finding| finding.subject == "queue");
+    assert!(found.is_some_and(|found| found.text.contains("main")), "{findings:#?}");
+}
