@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "a chore speaks to the person or the CI that runs it")]
 
 mod artifact;
+mod attack;
 mod bench;
 mod check;
 mod events;
@@ -45,6 +46,8 @@ enum Chore {
     Torture(torture::Args),
     /// Have schemathesis ask the API everything that its document allows, and forbids.
     FuzzApi(fuzz_api::Args),
+    /// Have hostile clients attack the server; prints one JSON verdict for each attack.
+    Attack(attack::Args),
     /// Draw what a few commands look like on a terminal, for the README.
     Picture,
     /// Have very many clients follow live events under load; prints one JSON verdict for each store.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Chore::Sbom(args) => sbom::run(&args),
         Chore::Torture(args) => torture::run(args),
         Chore::FuzzApi(args) => fuzz_api::run(&args),
+        Chore::Attack(args) => attack::run(&args),
         Chore::Picture => picture::run(),
         Chore::Events(args) => events::run(&args),
         Chore::Fleet(args) => fleet::run(&args),

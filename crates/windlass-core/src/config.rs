@@ -51,8 +51,16 @@ pub struct ServerConfig {
     pub bind: IpAddr,
     /// The port to listen on.
     pub port: u16,
+    /// Names under which the server is reached besides its addresses, with commas between them; `*` is any.
+    pub hosts: String,
     /// Connections at a time.
     pub connections_max: usize,
+    /// Requests that wait for the end of a task at a time.
+    pub waits_max: usize,
+    /// New queues, and new types, that a token may bring in a minute.
+    pub new_names_per_minute: u32,
+    /// Queues, and types, above which no new ones are taken.
+    pub names_max: usize,
     /// The file with the certificate and those between it and its root, in PEM; empty for no TLS.
     pub tls_cert: String,
     /// The file with the certificate's private key, in PEM.
@@ -172,8 +180,15 @@ impl Config {
                 "upkeep.leader_renewal must be above 0 and at most half the term",
             ));
         }
-        if self.server.connections_max == 0 {
-            return Err(Error::invalid("server.connections_max must be above 0"));
+        let server = &self.server;
+        let counts = [
+            ("connections_max", server.connections_max),
+            ("waits_max", server.waits_max),
+            ("new_names_per_minute", server.new_names_per_minute as usize),
+            ("names_max", server.names_max),
+        ];
+        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(Error::invalid(format!("server.{name} must be above 0")));
         }
         if self.server.tls_cert.is_empty() != self.server.tls_key.is_empty() {
             return Err(Error::invalid("server.tls_cert and server.tls_key go together"));
@@ -358,6 +373,9 @@ mod tests {
             "[worker]\nheartbeat = \"0s\"",
             "[upkeep]\nbatch = 0",
             "[server]\nconnections_max = 0",
+            "[server]\nwaits_max = 0",
+            "[server]\nnew_names_per_minute = 0",
+            "[server]\nnames_max = 0",
             "[server]\ntls_cert = \"cert.pem\"",
             "[task.retry]\njitter = 7.0",
             "not toml",

@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -23,24 +25,25 @@ use tower::ServiceExt;
 use tracing::Instrument;
 use windlass_core::statistics::Span;
 use windlass_core::{Error, ErrorKind, Store};
-use windlass_engine::{Client, Period, Read, trace};
+use windlass_engine::{Client, EventFilter, Period, Read, trace};
 
 use crate::access::veil::veiled;
-use crate::access::{Arrival, Keyring};
+use crate::access::{Arrival, Caller, Keyring};
 use crate::guard::RequestId;
 use crate::listen::Seat;
+use crate::names::Names;
 use crate::openapi;
 use crate::problem::{Cause, Outcome, Problem, Slug};
 use crate::remote::Remote;
 use crate::routes::{self, Route, Routes};
+use crate::share::{Share, Shares, TooMany};
 use crate::wire::statistics::Windows;
 
-/// Bodies that are larger than [`SMALL_BODY_BYTES`] share this much memory.
-const LARGE_BODIES_KIB: usize = 256 * 1024;
-/// A body of up to so many bytes needs no leave: all connections together can hold that much.
-pub(crate) const SMALL_BODY_BYTES: usize = 16 * 1024;
 /// Pings of the store under way at the same time, so that a store that hangs gathers no more.
 const PINGS_MAX: usize = 4;
+
+/// Different filters of events that a token may have at a time; the board has room for ten times as many.
+const FILTERS_OF_TOKEN_MAX: usize = 100;
 
 /// The header with a client's trace context.
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -57,14 +60,28 @@ pub struct App {
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Inner>);
 
+/// What all handlers share, as long as it is there.
+pub(crate) struct WeakShared(Weak<Inner>);
+
+impl WeakShared {
+    pub(crate) fn upgrade(&self) -> Option<Shared> {
+        self.0.upgrade().map(Shared)
+    }
+}
+
 struct Inner {
     client: Client,
-    large_bodies: Arc<Semaphore>,
     pings: Arc<Semaphore>,
     /// Handlers that change something, each to its end, whether or not its client still listens.
     changes: TaskTracker,
     remote: Remote,
     keyring: Keyring,
+    names: Names,
+    /// Requests that wait for the end of a task, by their number.
+    waits: Shares<u64>,
+    wait_number: AtomicU64,
+    /// What those want who listen to events.
+    filters: Shares<EventFilter>,
     windows: Mutex<Option<ToldWindows>>,
     routes: OnceLock<Arc<[Route]>>,
     /// The document of the routes, once somebody has asked for it.
@@ -90,10 +107,15 @@ impl App {
 
     fn with(client: Client, routes: impl Fn(&Shared) -> Routes) -> Self {
         let keyring = Keyring::new(client.watched().clone());
+        let config = &client.config().server;
+        let (names, waits_max) = (Names::new(config), config.waits_max);
         let shared = Shared(Arc::new(Inner {
             client,
             keyring,
-            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_KIB)),
+            names,
+            waits: Shares::new(waits_max, waits_max.div_ceil(2)),
+            wait_number: AtomicU64::new(0),
+            filters: Shares::new(usize::MAX, FILTERS_OF_TOKEN_MAX),
             pings: Arc::new(Semaphore::new(PINGS_MAX)),
             changes: TaskTracker::new(),
             remote: Remote::new(),
@@ -166,6 +188,11 @@ impl std::fmt::Debug for App {
 }
 
 impl Shared {
+    /// The same, without keeping it.
+    pub(crate) fn downgrade(&self) -> WeakShared {
+        WeakShared(Arc::downgrade(&self.0))
+    }
+
     pub(crate) fn client(&self) -> &Client {
         &self.0.client
     }
@@ -188,9 +215,34 @@ impl Shared {
         Ok(windows)
     }
 
-    /// Memory for large bodies, in KiB.
-    pub(crate) fn large_bodies(&self) -> &Arc<Semaphore> {
-        &self.0.large_bodies
+    /// The names of queues and types that are known here.
+    pub(crate) fn names(&self) -> &Names {
+        &self.0.names
+    }
+
+    /// Leave to wait for the end of a task.
+    pub(crate) fn wait(&self, caller: &Caller) -> Outcome<Share<u64>> {
+        let number = self.0.wait_number.fetch_add(1, Ordering::Relaxed);
+        self.0.waits.take(caller, number).map_err(|too_many| match too_many {
+            TooMany::All => Problem::new(Slug::Overloaded, "too many requests wait for tasks"),
+            TooMany::Token => {
+                let text = "too many requests of this token wait for tasks";
+                Problem::new(Slug::RateLimited, text).retry_after(Duration::from_secs(1))
+            }
+        })
+    }
+
+    /// Leave to listen with a filter. All who have the same share one.
+    pub(crate) fn filter(
+        &self,
+        caller: &Caller,
+        filter: &EventFilter,
+    ) -> Outcome<Share<EventFilter>> {
+        self.0.filters.take(caller, filter.clone()).map_err(|_| {
+            let text =
+                format!("this token listens with {FILTERS_OF_TOKEN_MAX} different filters already");
+            Problem::new(Slug::RateLimited, text).retry_after(Duration::from_secs(1))
+        })
     }
 
     /// The workers that reach the store through here.

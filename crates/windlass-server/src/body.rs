@@ -1,20 +1,22 @@
-//! Reading bodies: how large, how long, of which type.
+//! Reading bodies: how large, how long, how fast, of which type.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::HttpBody;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use windlass_core::limits::Limits;
 
-use crate::app::{SMALL_BODY_BYTES, Shared};
+use crate::access::Caller;
 use crate::fields::Object;
 use crate::form::Form;
 use crate::listen::Bounds;
+use crate::memory::{ConnectionMemory, MemoryPermit, SMALL_BYTES, Transfer};
 use crate::problem::{Outcome, Problem, Slug};
 
 /// Largest body of a batch.
@@ -31,8 +33,15 @@ pub(crate) struct Body {
     pub(crate) bytes: Bytes,
     /// In what form; nothing sent has none.
     pub(crate) media: Media,
-    /// Given back when the body is not needed any more.
-    _memory: Option<OwnedSemaphorePermit>,
+    /// Covers the body, and what is made of it, until the response is.
+    memory: Option<MemoryPermit>,
+}
+
+impl Body {
+    /// Lets go of the bytes. What was made of them needs the memory for longer.
+    pub(crate) fn into_memory(self) -> Option<MemoryPermit> {
+        self.memory
+    }
 }
 
 /// The form of a body.
@@ -54,8 +63,8 @@ pub(crate) fn single_bytes_max(limits: &Limits) -> usize {
 }
 
 /// Reads a body that must be JSON.
-pub(crate) async fn json(shared: &Shared, request: Request, bytes_max: usize) -> Outcome<Body> {
-    let body = any(shared, request, bytes_max).await?;
+pub(crate) async fn json(request: Request, bytes_max: usize) -> Outcome<Body> {
+    let body = any(request, bytes_max).await?;
     match body.media {
         Media::Json => Ok(body),
         Media::Absent => Err(Problem::new(Slug::MalformedJson, "the body is empty: send JSON")),
@@ -64,8 +73,8 @@ pub(crate) async fn json(shared: &Shared, request: Request, bytes_max: usize) ->
 }
 
 /// Reads the body of a request that needs none: nothing, or an empty object.
-pub(crate) async fn none(shared: &Shared, request: Request) -> Outcome<()> {
-    let body = any(shared, request, SINGLE_BYTES_MAX).await?;
+pub(crate) async fn none(request: Request) -> Outcome<()> {
+    let body = any(request, SINGLE_BYTES_MAX).await?;
     match body.media {
         Media::Absent => Ok(()),
         Media::Ndjson if body.bytes.is_empty() => Ok(()),
@@ -75,11 +84,14 @@ pub(crate) async fn none(shared: &Shared, request: Request) -> Outcome<()> {
 }
 
 /// Reads a body of any form.
-pub(crate) async fn any(shared: &Shared, request: Request, bytes_max: usize) -> Outcome<Body> {
+pub(crate) async fn any(request: Request, bytes_max: usize) -> Outcome<Body> {
     let bounds = request.extensions().get::<Bounds>().copied().unwrap_or_default();
+    let memory = request.extensions().get::<ConnectionMemory>().cloned();
+    let caller = request.extensions().get::<Caller>().cloned();
     let form = media(request.headers());
     let refusal = unreadable(request.headers());
-    let gathered = gather(shared, request.into_body(), bytes_max);
+    let arrival = Arrival { memory, caller, bounds, held: None };
+    let gathered = arrival.gather(request.into_body(), bytes_max);
     let (bytes, memory) = match tokio::time::timeout(bounds.body_read, gathered).await {
         Ok(gathered) => gathered?,
         Err(_) => return Err(too_slow(bounds.body_read)),
@@ -90,7 +102,7 @@ pub(crate) async fn any(shared: &Shared, request: Request, bytes_max: usize) -> 
     if let Some(problem) = refusal.filter(|_| media != Media::Absent) {
         return Err(problem);
     }
-    Ok(Body { bytes, media, _memory: memory })
+    Ok(Body { bytes, media, memory })
 }
 
 /// The problem of a body that is not JSON by its own account.
@@ -98,34 +110,110 @@ pub(crate) fn not_json() -> Problem {
     Problem::new(Slug::UnsupportedMediaType, "set content-type: application/json")
 }
 
-async fn gather(
-    shared: &Shared,
-    mut body: axum::body::Body,
-    bytes_max: usize,
-) -> Outcome<(Bytes, Option<OwnedSemaphorePermit>)> {
-    let declared = body.size_hint();
-    if declared.lower() > bytes_max as u64 {
-        return Err(too_large(bytes_max));
-    }
-    let most = declared.upper().and_then(|upper| usize::try_from(upper).ok());
-    let most = most.unwrap_or(bytes_max).min(bytes_max);
-    let mut bytes = BytesMut::with_capacity(most.min(SMALL_BODY_BYTES));
-    let mut memory = None;
-    while let Some(frame) = body.frame().await {
-        let cut = |_| Problem::new(Slug::MalformedJson, "the body ended before its end");
-        let Ok(data) = frame.map_err(cut)?.into_data() else { continue };
-        if bytes.len() + data.len() > bytes_max {
+/// A body that comes in.
+struct Arrival {
+    /// Absent without a socket: whoever calls has the bytes already.
+    memory: Option<ConnectionMemory>,
+    caller: Option<Caller>,
+    bounds: Bounds,
+    /// There once the body is not small any more.
+    held: Option<Held>,
+}
+
+/// The memory of a body that is not small, and how fast the rest has to come.
+struct Held {
+    memory: MemoryPermit,
+    transfer: Arc<Transfer>,
+    window_ends: Instant,
+    window_bytes: usize,
+}
+
+impl Arrival {
+    async fn gather(
+        mut self,
+        mut body: axum::body::Body,
+        bytes_max: usize,
+    ) -> Outcome<(Bytes, Option<MemoryPermit>)> {
+        let declared = body.size_hint();
+        if declared.lower() > bytes_max as u64 {
             return Err(too_large(bytes_max));
         }
-        // Leave is asked for once, and for all of it: two bodies that each wait for the rest of
-        // what the other holds would both wait for ever.
-        if memory.is_none() && bytes.len() + data.len() > SMALL_BODY_BYTES {
-            let kib = u32::try_from(most.div_ceil(1024)).unwrap_or(u32::MAX);
-            memory = shared.large_bodies().clone().acquire_many_owned(kib).await.ok();
+        let most = declared.upper().and_then(|upper| usize::try_from(upper).ok());
+        let most = most.unwrap_or(bytes_max).min(bytes_max);
+        let mut bytes = Vec::with_capacity(most.min(SMALL_BYTES));
+        while let Some(data) = self.next(&mut body).await? {
+            let length = bytes.len() + data.len();
+            if length > bytes_max {
+                return Err(too_large(bytes_max));
+            }
+            if length > bytes.capacity() {
+                // What counts is what has come, not what was announced.
+                let capacity = length.max(bytes.capacity() * 2).min(most.max(length));
+                self.hold(capacity).await?;
+                bytes.reserve_exact(capacity - bytes.len());
+            }
+            bytes.extend_from_slice(&data);
         }
-        bytes.extend_from_slice(&data);
+        if let Some(held) = &self.held {
+            held.transfer.rest();
+        }
+        Ok((bytes.into(), self.held.map(|held| held.memory)))
     }
-    Ok((bytes.freeze(), memory))
+
+    /// The next bytes; nothing at the end.
+    async fn next(&mut self, body: &mut axum::body::Body) -> Outcome<Option<Bytes>> {
+        loop {
+            let frame = match &mut self.held {
+                None => body.frame().await,
+                Some(held) => tokio::select! {
+                    frame = body.frame() => frame,
+                    () = held.transfer.ended() => return Err(slowest()),
+                    () = tokio::time::sleep_until(held.window_ends) => {
+                        held.check_rate(&self.bounds)?;
+                        continue;
+                    }
+                },
+            };
+            let cut = |_| Problem::new(Slug::MalformedJson, "the body ended before its end");
+            let Some(frame) = frame else { return Ok(None) };
+            let Ok(data) = frame.map_err(cut)?.into_data() else { continue };
+            if let Some(held) = &mut self.held {
+                held.transfer.moved(data.len());
+                held.window_bytes += data.len();
+            }
+            return Ok(Some(data));
+        }
+    }
+
+    /// Waits for memory for so many bytes. That is no time in which the client is slow.
+    async fn hold(&mut self, bytes: usize) -> Outcome<()> {
+        let Some(memory) = &self.memory else { return Ok(()) };
+        let (window, caller) = (self.bounds.body_window, self.caller.as_ref());
+        let held = self.held.get_or_insert_with(|| {
+            let (memory, transfer) = memory.body(caller);
+            Held { memory, transfer, window_ends: Instant::now() + window, window_bytes: 0 }
+        });
+        let before = Instant::now();
+        held.transfer.rest();
+        let outcome = held.memory.hold(bytes).await;
+        held.transfer.begin();
+        held.window_ends += before.elapsed();
+        outcome.map_err(Problem::last_of_connection)
+    }
+}
+
+impl Held {
+    /// The problem of a body of which too little has come of late.
+    fn check_rate(&mut self, bounds: &Bounds) -> Outcome<()> {
+        let least = bounds.bytes_in(bounds.body_window);
+        if self.window_bytes < least {
+            let window = bounds.body_window;
+            let text = format!("less than {least} bytes of the body came within {window:?}");
+            return Err(Problem::new(Slug::RequestTimeout, text).last_of_connection());
+        }
+        (self.window_ends, self.window_bytes) = (Instant::now() + bounds.body_window, 0);
+        Ok(())
+    }
 }
 
 fn too_large(bytes_max: usize) -> Problem {
@@ -135,6 +223,12 @@ fn too_large(bytes_max: usize) -> Problem {
 
 fn too_slow(allowed: Duration) -> Problem {
     let text = format!("the body did not arrive within {allowed:?}");
+    Problem::new(Slug::RequestTimeout, text).last_of_connection()
+}
+
+/// The problem of the body that came slowest while there was no memory for others.
+fn slowest() -> Problem {
+    let text = "the body came too slowly while many others came";
     Problem::new(Slug::RequestTimeout, text).last_of_connection()
 }
 

@@ -1,8 +1,9 @@
 //! What stands between a socket and the API: whom a browser may speak for, the request's id, and the
 //! headers of every response.
 //!
-//! A server that asks for no token trusts whoever reaches its port. On loopback that is the user, or a web
-//! page in the user's browser; the latter is kept out here.
+//! A server that asks for no token trusts whoever reaches its port. That is the user, or a web page in the user's
+//! browser; the latter is kept out here. A page can have its own name lead to this machine (DNS rebinding), so the
+//! name that a request is meant for has to be one of the server's. A page cannot do so with an IP address.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -62,31 +63,88 @@ impl RequestId {
     }
 }
 
+/// Names of hosts that are the server's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Hosts {
+    names: Vec<String>,
+    is_any: bool,
+}
+
+impl Hosts {
+    /// Reads names with commas between them.
+    pub(crate) fn new(names: &str) -> Self {
+        let names = names.split(',').map(plain).filter(|name| !name.is_empty());
+        let (any, names): (Vec<_>, Vec<_>) = names.partition(|name| name == "*");
+        Self { names, is_any: !any.is_empty() }
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.is_any || self.names.contains(&plain(name))
+    }
+}
+
+/// A name as it is compared.
+fn plain(name: &str) -> String {
+    name.trim().trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Who can reach the server, and under which names.
+#[derive(Debug, Clone)]
+pub(crate) struct Reached {
+    pub(crate) exposure: Exposure,
+    pub(crate) hosts: Hosts,
+}
+
+impl Reached {
+    /// True for a host that only the server itself is meant by. Where tokens are asked for, that is all the same.
+    fn is_own(&self, host: &str) -> bool {
+        let name = name_of(host);
+        match self.exposure {
+            Exposure::Tokens => true,
+            Exposure::Insecure => {
+                is_loopback(name) || address(name).is_some() || self.hosts.contains(name)
+            }
+            Exposure::Loopback => is_loopback(name) || self.hosts.contains(name),
+        }
+    }
+}
+
 /// Answers a request from a socket.
-pub(crate) async fn answer(app: &App, exposure: Exposure, mut request: Request) -> Response {
+pub(crate) async fn answer(app: &App, reached: &Reached, mut request: Request) -> Response {
     let id = RequestId::of(request.headers());
     let (method, headers) = (request.method(), request.headers());
     let target = host(request.version(), request.uri(), headers);
-    let mut response = match check(app, exposure, method, headers, target).await {
+    let mut response = match check(app, reached, method, headers, target).await {
         Ok(()) => {
-            request.extensions_mut().insert(exposure.arrival());
+            request.extensions_mut().insert(reached.exposure.arrival());
             request.extensions_mut().insert(id.clone());
             app.answer(request).await
         }
         Err(problem) => problem.into_response(),
     };
-    let headers = response.headers_mut();
-    headers.insert(REQUEST_ID, id.0);
+    mark(response.headers_mut(), id.0);
+    response
+}
+
+/// A problem in place of a response that was made already, with the headers that every response has.
+pub(crate) fn instead(made: &Response, problem: Problem) -> Response {
+    let mut response = problem.into_response();
+    let id = made.headers().get(REQUEST_ID).cloned();
+    mark(response.headers_mut(), id.unwrap_or(HeaderValue::from_static("-")));
+    response
+}
+
+fn mark(headers: &mut HeaderMap, id: HeaderValue) {
+    headers.insert(REQUEST_ID, id);
     for (name, value) in ALWAYS {
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
 }
 
 async fn check(
     app: &App,
-    exposure: Exposure,
+    reached: &Reached,
     method: &Method,
     headers: &HeaderMap,
     host: Result<Option<&str>, Problem>,
@@ -96,10 +154,11 @@ async fn check(
     let Some(host) = host? else {
         return if is_harmless { Ok(()) } else { Err(no_host()) };
     };
-    let is_of_this_machine = exposure != Exposure::Loopback || is_loopback(host);
-    if !is_of_this_machine && !app.keyring().is_closed().await {
-        // Else a page could have its own name resolve to this machine, and read everything.
-        let text = format!("host {host:?}: use localhost, 127.0.0.1 or [::1]");
+    if !reached.is_own(host) && !app.keyring().is_closed().await {
+        let text = format!(
+            "host {host:?} is not known here: use localhost or an IP address, make a token, or start the server \
+             with --host and this name"
+        );
         return Err(Problem::new(Slug::Forbidden, text));
     }
     if is_harmless || is_same_origin(headers, host) {
@@ -137,14 +196,20 @@ fn no_host() -> Problem {
     Problem::new(Slug::Forbidden, "the request must name one host")
 }
 
-fn is_loopback(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
+/// The host without its port.
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
-    };
-    let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost")
-        || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    }
+}
+
+fn address(name: &str) -> Option<IpAddr> {
+    name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name).parse().ok()
+}
+
+fn is_loopback(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || address(name).is_some_and(|at| at.is_loopback())
 }
 
 /// True for a request of our own page, and for one that no browser sent.
@@ -164,23 +229,45 @@ fn is_same_origin(headers: &HeaderMap, host: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn check_host(exposure: Exposure, hosts: &str, host: &str, is_own: bool) {
+        let reached = Reached { exposure, hosts: Hosts::new(hosts) };
+        assert_eq!(reached.is_own(host), is_own, "{exposure:?} {hosts:?} {host:?}");
+    }
+
     #[test]
     fn only_names_of_this_machine_are_hosts() {
+        use Exposure::{Insecure, Loopback, Tokens};
         for host in ["localhost", "LOCALHOST:80", "127.0.0.1", "127.9.9.9:1", "[::1]", "[::1]:80"] {
-            assert!(is_loopback(host), "{host}");
+            check_host(Loopback, "", host, true);
+            check_host(Insecure, "", host, true);
+        }
+        for host in ["10.0.0.1", "[::2]:80", "0.0.0.0", "192.168.1.5:8080"] {
+            check_host(Loopback, "", host, false);
+            check_host(Insecure, "", host, true);
         }
         for host in [
             "",
             "evil.test",
             "localhost.evil.test",
-            "10.0.0.1",
             "127.0.0.1.evil.test",
-            "[::2]:80",
-            "0.0.0.0",
             "localhost@evil.test",
             "127.0.0.1:80:evil",
         ] {
-            assert!(!is_loopback(host), "{host}");
+            check_host(Loopback, "", host, false);
+            check_host(Insecure, "", host, false);
+            check_host(Insecure, "queue.example", host, false);
+            check_host(Tokens, "", host, true);
+        }
+    }
+
+    #[test]
+    fn names_of_the_settings_are_hosts() {
+        for exposure in [Exposure::Loopback, Exposure::Insecure] {
+            for host in ["queue.example", "Queue.Example:8080", "queue.example.", "windlass"] {
+                check_host(exposure, "Queue.example, windlass", host, true);
+            }
+            check_host(exposure, "queue.example", "sub.queue.example", false);
+            check_host(exposure, "*", "anything.test:1", true);
         }
     }
 

@@ -20,11 +20,14 @@ use windlass_core::{Error, ErrorKind, Result};
 
 use crate::access::Arrival;
 use crate::app::App;
+use crate::guard::{Hosts, Reached};
 use crate::tls::Tls;
 use guest::{Guest, House};
 
 /// Connections that wait to be accepted: whoever finds this full tries again after a second.
 const BACKLOG: u32 = 4_096;
+/// Bytes of responses that the system takes for each connection before anybody has read them; it doubles this.
+const SEND_BUFFER_BYTES: u32 = 128 * 1024;
 /// When fewer than one of so many seats are free, idle connections are asked to leave.
 const FREE_SHARE: usize = 8;
 /// How long a connection waits for the seat of one that was asked to leave.
@@ -52,8 +55,18 @@ pub struct Bounds {
     pub head_read: Duration,
     /// How long the body of a request may take.
     pub body_read: Duration,
-    /// How long a client may take nothing of its answer.
+    /// Over which time a body that is not small has to keep to the least rate.
+    pub body_window: Duration,
+    /// Memory of all bodies that are not small, in bytes.
+    pub body_bytes_max: usize,
+    /// Over which time a response has to keep to the least rate.
     pub write_stall: Duration,
+    /// How long a response of a known size may take to leave.
+    pub response_time: Duration,
+    /// Memory of all responses that are not small, in bytes.
+    pub response_bytes_max: usize,
+    /// The least rate of bodies and responses, in bytes per second.
+    pub rate_min: usize,
     /// How long requests in flight may go on after the server was told to stop.
     pub stop: Duration,
 }
@@ -64,9 +77,22 @@ impl Default for Bounds {
             connections_max: 12_000,
             head_read: Duration::from_secs(10),
             body_read: Duration::from_secs(30),
+            body_window: Duration::from_secs(5),
+            body_bytes_max: 256 * 1024 * 1024,
             write_stall: Duration::from_secs(30),
+            response_time: Duration::from_secs(300),
+            response_bytes_max: 256 * 1024 * 1024,
+            rate_min: 8 * 1024,
             stop: Duration::from_secs(10),
         }
+    }
+}
+
+impl Bounds {
+    /// How many bytes have to move within this time, at least.
+    pub(crate) fn bytes_in(&self, time: Duration) -> usize {
+        let millis = usize::try_from(time.as_millis()).unwrap_or(usize::MAX);
+        self.rate_min.saturating_mul(millis) / 1_000
     }
 }
 
@@ -115,6 +141,7 @@ pub struct Listener {
     address: SocketAddr,
     exposure: Exposure,
     bounds: Bounds,
+    hosts: Hosts,
     tls: Option<Tls>,
 }
 
@@ -128,7 +155,8 @@ impl Listener {
         let address = socket.local_addr().map_err(failed)?;
         let is_loopback = address.ip().is_loopback();
         let exposure = if is_loopback { Exposure::Loopback } else { Exposure::Tokens };
-        Ok(Self { socket, address, exposure, bounds: Bounds::default(), tls: None })
+        let (bounds, hosts) = Default::default();
+        Ok(Self { socket, address, exposure, bounds, hosts, tls: None })
     }
 
     /// The address, with the port that was given where none was asked for.
@@ -140,6 +168,13 @@ impl Listener {
     #[must_use]
     pub fn bounds(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
+    }
+
+    /// Reached under these names besides, with commas between them; `*` is any. While no token is asked for, a
+    /// request to another name is refused: a web page could have its own name lead here.
+    #[must_use]
+    pub fn hosts(self, names: &str) -> Self {
+        Self { hosts: Hosts::new(names), ..self }
     }
 
     /// Speaks TLS.
@@ -182,8 +217,8 @@ impl Listener {
     /// Serves until `stop` ends; then accepts nobody, lets requests in flight end, and returns.
     pub async fn serve(self, app: App, stop: impl Future<Output = ()> + Send) -> Result<()> {
         self.check(&app).await?;
-        let Self { socket, bounds, exposure, tls, .. } = self;
-        let house = Arc::new(House::new(app, exposure, bounds, tls));
+        let Self { socket, bounds, exposure, hosts, tls, .. } = self;
+        let house = Arc::new(House::new(app, Reached { exposure, hosts }, bounds, tls));
         let _renewal = house.tls.as_ref().map(Tls::renew);
         let door = Door {
             seats: Arc::new(Semaphore::new(bounds.connections_max)),
@@ -257,6 +292,8 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // Else a port could not be taken again for a minute after a server on it has ended.
     socket.set_reuseaddr(true)?;
+    // What lies in the system's buffers is in no budget, and hides for as long how slow a client is.
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }

@@ -42,12 +42,13 @@ pub(crate) enum Slug {
     StoreUnavailable,
     StoreForbidden,
     TooManyConnections,
+    Overloaded,
     Internal,
 }
 
 impl Slug {
     /// All of them.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::InvalidRequest,
         Self::MalformedJson,
         Self::NotFound,
@@ -67,6 +68,7 @@ impl Slug {
         Self::StoreUnavailable,
         Self::StoreForbidden,
         Self::TooManyConnections,
+        Self::Overloaded,
         Self::Internal,
     ];
 
@@ -148,6 +150,9 @@ impl Slug {
                 "There are too many connections",
                 Status::SERVICE_UNAVAILABLE,
             ),
+            Self::Overloaded => {
+                ("overloaded", "The server has too much to do", Status::SERVICE_UNAVAILABLE)
+            }
             Self::Internal => {
                 ("internal", "Something went wrong here", Status::INTERNAL_SERVER_ERROR)
             }
@@ -181,7 +186,8 @@ impl Problem {
         // Somebody may have pasted a token into the address, or into a field.
         let (mut detail, more) = (veiled(&detail.into()).into_owned(), Map::new());
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
-        let is_passing = matches!(slug, Slug::StoreUnavailable | Slug::TooManyConnections);
+        let is_passing =
+            matches!(slug, Slug::StoreUnavailable | Slug::TooManyConnections | Slug::Overloaded);
         let retry_after = is_passing.then_some(1);
         let (cause, is_last_of_connection) = (None, false);
         Self(Box::new(Inner { slug, detail, more, cause, retry_after, is_last_of_connection }))

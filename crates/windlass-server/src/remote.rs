@@ -8,8 +8,10 @@ mod known;
 mod lease;
 mod pulse;
 mod report;
+mod spare;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -22,14 +24,30 @@ pub(crate) use pulse::{Heard, Pulse, pulse};
 pub(crate) use report::{Report, Reported, Said, report};
 
 use crate::access::Caller;
+use crate::access::bucket::Allowance;
 use crate::app::Shared;
 use crate::problem::{Outcome, Problem, Slug};
 use known::{Known, Run};
+use spare::Spares;
+
+/// New workers of a token in a minute: each leaves a record in the store.
+const NEW_PER_MINUTE: u32 = 1_000;
+/// Workers that are remembered. Of more, nothing is known here that the store does not say.
+const REMEMBERED_MAX: usize = 20_000;
+/// How often those are forgotten that have been silent for long.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// The workers that have spoken to this server.
 pub(crate) struct Remote {
-    workers: Mutex<HashMap<WorkerId, Known>>,
+    workers: Mutex<Workers>,
+    spare: Spares,
+    new: Allowance,
     dice: Mutex<Dice>,
+}
+
+struct Workers {
+    known: HashMap<WorkerId, Known>,
+    swept: Instant,
 }
 
 /// What a worker is told to do.
@@ -42,23 +60,41 @@ pub(crate) struct Control {
 
 impl Remote {
     pub(crate) fn new() -> Self {
-        Self { workers: Mutex::default(), dice: Mutex::new(Dice::thrown()) }
+        let workers = Workers { known: HashMap::new(), swept: Instant::now() };
+        Self {
+            workers: Mutex::new(workers),
+            spare: Spares::default(),
+            new: Allowance::new(NEW_PER_MINUTE),
+            dice: Mutex::new(Dice::thrown()),
+        }
     }
 
-    /// Remembers a worker, and forgets those that have been silent for long.
+    /// Remembers a worker, and now and then forgets those that have been silent for long.
     fn remember(&self, worker: &WorkerId, known: Known) {
         let mut workers = self.workers.lock();
-        workers.retain(|_, known| !known.is_forgettable());
-        workers.insert(worker.clone(), known);
+        if workers.swept.elapsed() >= SWEEP_EVERY {
+            workers.swept = Instant::now();
+            workers.known.retain(|_, known| !known.is_forgettable());
+        }
+        workers.known.insert(worker.clone(), known);
+    }
+
+    /// Makes up an id for a client that has none. Nothing is registered before it comes back with it.
+    fn issue(&self, card: WorkerCard) -> WorkerId {
+        let worker = new_id();
+        if self.workers.lock().known.len() < REMEMBERED_MAX {
+            self.remember(&worker, Known::issued(card));
+        }
+        worker
     }
 
     fn forget(&self, worker: &WorkerId) {
-        self.workers.lock().remove(worker);
+        self.workers.lock().known.remove(worker);
     }
 
     /// Does something with what is known of a worker; nothing where nothing is.
     fn with<T>(&self, worker: &WorkerId, look: impl FnOnce(&mut Known) -> T) -> Option<T> {
-        self.workers.lock().get_mut(worker).map(look)
+        self.workers.lock().known.get_mut(worker).map(look)
     }
 
     /// Takes out what is known of these runs, in their order.
@@ -75,25 +111,54 @@ impl Remote {
     }
 }
 
+/// True for an id that a server may have made up.
+fn is_issued(worker: &WorkerId) -> bool {
+    let plain = worker.as_str().rsplit('-').next().unwrap_or_default();
+    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    plain.len() == 32 && plain.bytes().all(is_hex) && *worker == WorkerId::remote(plain)
+}
+
 /// A name for a worker that has none.
 fn new_id() -> WorkerId {
     WorkerId::remote(uuid::Uuid::new_v4().simple())
 }
 
+/// What is known of a worker by its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Known,
+    /// It was lost, has left, or is no HTTP client: nobody can speak for it.
+    Gone,
+    /// No store has heard of it.
+    Absent,
+}
+
 /// Finds out who a worker is that says it was here before.
-async fn recognise(shared: &Shared, worker: &WorkerId) -> Outcome<()> {
+async fn standing(shared: &Shared, worker: &WorkerId) -> Outcome<Standing> {
     if shared.remote().with(worker, |_| ()).is_some() {
-        return Ok(());
+        return Ok(Standing::Known);
     }
     // Nobody can speak for a worker that is no HTTP client.
     if !worker.is_remote() {
-        return Err(unknown(worker));
+        return Ok(Standing::Gone);
     }
     let workers = shared.store().workers().await?;
-    let found = workers.into_iter().find(|record| record.id == *worker && !record.is_gone);
-    let record = found.ok_or_else(|| unknown(worker))?;
-    shared.remote().remember(worker, Known::elsewhere(&record));
-    Ok(())
+    match workers.into_iter().find(|record| record.id == *worker) {
+        Some(record) if record.is_gone => Ok(Standing::Gone),
+        Some(record) => {
+            shared.remote().remember(worker, Known::elsewhere(&record));
+            Ok(Standing::Known)
+        }
+        None => Ok(Standing::Absent),
+    }
+}
+
+/// The problem of a worker that is not known.
+async fn recognise(shared: &Shared, worker: &WorkerId) -> Outcome<()> {
+    match standing(shared, worker).await? {
+        Standing::Known => Ok(()),
+        Standing::Gone | Standing::Absent => Err(unknown(worker)),
+    }
 }
 
 /// The problem of a worker that serves queues that the caller may not see: speaking for it, one could end
@@ -102,7 +167,9 @@ async fn check_worker(shared: &Shared, caller: &Caller, worker: &WorkerId) -> Ou
     if !caller.is_limited() {
         return Ok(());
     }
-    recognise(shared, worker).await?;
+    if standing(shared, worker).await? == Standing::Gone {
+        return Err(unknown(worker));
+    }
     let queues = shared.remote().with(worker, |known| known.card.queues.clone());
     queues.unwrap_or_default().iter().try_for_each(|queue| caller.check_queue(queue))
 }

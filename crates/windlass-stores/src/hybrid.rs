@@ -215,7 +215,7 @@ impl Store for HybridStore {
             Depth::Full | Depth::Repair => brokers.look().await,
         }
         let mut inspection = ledger.inspect(depth).await?;
-        inspection.findings.extend(brokers.findings());
+        inspection.findings.extend(brokers.findings(depth));
         if depth != Depth::Ping {
             inspection.findings.extend(self.shared.strangers().await?);
         }

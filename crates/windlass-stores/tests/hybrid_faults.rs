@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use hybrid::HybridSubject;
 use schema::{Place, connect};
-use windlass_core::store::{Applied, ApplyParams, Depth};
+use windlass_core::store::{Applied, ApplyParams, Depth, Inspection};
 use windlass_core::{Priority, State, TaskId};
 use windlass_testkit::draft::draft;
 use windlass_testkit::scene::{LEASE, SECOND, claim_of, completed};
@@ -232,11 +232,22 @@ async fn whoever_inspects_learns_that_a_broker_is_away() {
     server.kill();
     let found = s.store.inspect(Depth::Full).await.unwrap();
     assert!(!found.brokers[0].is_up && found.findings.iter().any(|one| one.subject == "broker"));
+    let of_broker = |found: Inspection| {
+        let finding = found.findings.into_iter().find(|one| one.subject == "broker");
+        finding.map(|one| one.text).unwrap_or_default()
+    };
+    assert!(of_broker(found).contains('('), "an operator learns why");
     let (server, s, _) = stage(&[]).await;
     server.kill();
-    while s.store.inspect(Depth::Ping).await.unwrap().brokers[0].is_up {
+    let found = loop {
+        let found = s.store.inspect(Depth::Ping).await.unwrap();
+        if !found.brokers[0].is_up {
+            break found;
+        }
         tokio::task::yield_now().await;
-    }
+    };
+    let text = of_broker(found);
+    assert!(text.contains("is away") && !text.contains('('), "strangers do not: {text}");
 }
 
 /// Two processes with different brokers under one name.

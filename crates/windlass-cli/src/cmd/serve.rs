@@ -55,11 +55,15 @@ pub(super) struct Address {
     /// The file with the private key of the certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<String>,
+    /// A name under which the server is reached; may be given several times. While there is no token, other
+    /// names than these and localhost are refused, since a web page could have its own name lead here; "*" is any.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
     /// Connections at a time.
     #[arg(long, value_name = "NUMBER")]
     connections_max: Option<u32>,
-    /// Serves on any address, and under any name, without a token in the store: whoever reaches the port may
-    /// do everything.
+    /// Serves on any address without a token in the store: whoever reaches the port may do everything. By name it
+    /// is reached only as localhost, or with --host.
     #[arg(long)]
     insecure: bool,
 }
@@ -76,6 +80,7 @@ impl Address {
             number("flag --port", "server.port", self.port.map(u32::from)),
             number("flag --connections-max", "server.connections_max", self.connections_max),
             text("flag --bind", "server.bind", self.bind.map(|bind| bind.to_string())),
+            hosts(&self.hosts),
             text("flag --tls-cert", "server.tls_cert", self.tls_cert.clone()),
             text("flag --tls-key", "server.tls_key", self.tls_key.clone()),
         ];
@@ -87,13 +92,18 @@ impl Address {
         let tls = tls(config)?;
         let bounds = Bounds { connections_max: connections_max(config), ..Bounds::default() };
         let address = SocketAddr::new(config.server.bind, config.server.port);
-        let listener = bind(address, "--port").await?.bounds(bounds);
+        let listener = bind(address, "--port").await?.bounds(bounds).hosts(&config.server.hosts);
         let listener = if self.insecure { listener.insecure() } else { listener };
         Ok(match tls {
             Some(tls) => listener.tls(tls),
             None => listener,
         })
     }
+}
+
+/// The names that flags give to a server, as a setting.
+pub(super) fn hosts(names: &[String]) -> Option<Layer> {
+    (!names.is_empty()).then(|| Layer::of_one("flag --host", "server.hosts", names.join(",")))
 }
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {

@@ -8,7 +8,7 @@ use windlass::core::config::Layer;
 use windlass_server::{App, Bounds, Listener};
 
 use super::Globals;
-use super::serve::{bind, refuse_server};
+use super::serve::{bind, hosts, refuse_server};
 use crate::caller::{Access, client};
 use crate::exit::Done;
 use crate::handlers::{self, Exec, Webhook};
@@ -94,7 +94,12 @@ struct MetricsAddress {
     /// metrics need one.
     #[arg(long, value_name = "ADDRESS")]
     metrics_bind: Option<IpAddr>,
-    /// Tells metrics on any address, and under any name, without a token in the store.
+    /// A name under which the metrics are reached; may be given several times. While there is no token, other
+    /// names than these and localhost are refused; "*" is any.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// Tells metrics on any address without a token in the store. By name they are reached only as localhost, or
+    /// with --host.
     #[arg(long)]
     insecure: bool,
 }
@@ -108,7 +113,7 @@ impl MetricsAddress {
         let bind = self
             .metrics_bind
             .map(|bind| Layer::of_one("flag --metrics-bind", "metrics.bind", bind.to_string()));
-        port.into_iter().chain(bind).collect()
+        port.into_iter().chain(bind).chain(hosts(&self.hosts)).collect()
     }
 
     /// Takes the port before anything else is touched; nothing where none is wanted.
@@ -118,6 +123,7 @@ impl MetricsAddress {
         let address = SocketAddr::new(wanted.bind, port);
         let bounds = Bounds { connections_max: SCRAPERS_MAX, ..Bounds::default() };
         let listener = bind(address, "--metrics-port").await?.bounds(bounds);
+        let listener = listener.hosts(&settings.config.server.hosts);
         Ok(Some(if self.insecure { listener.insecure() } else { listener }))
     }
 }

@@ -40,6 +40,14 @@ impl Caller {
         }
     }
 
+    /// The id of its token; nothing where it has none.
+    pub(crate) fn token_id(&self) -> &str {
+        match self {
+            Self::Local => "",
+            Self::Token(token) => &token.id,
+        }
+    }
+
     /// The problem of a token without this scope.
     pub(super) fn check_scope(&self, scope: Scope) -> Outcome<()> {
         match self {

@@ -63,20 +63,42 @@ pub(super) struct Presence {
     doing: Mutex<Doing>,
     leave: Notify,
     is_leaving: AtomicBool,
+    bounds: Bounds,
 }
 
 struct Doing {
     /// Where it stands among the idle.
     ticket: u64,
     idle_since: Instant,
-    /// The requests under way; of those with an answer that is for the client to take, since when.
-    requests: HashMap<u64, Option<Instant>>,
+    /// The requests under way; of those with an answer that is for the client to take, how it does.
+    requests: HashMap<u64, Option<Taking>>,
     last: u64,
+}
+
+/// How a client takes an answer.
+#[derive(Clone, Copy)]
+struct Taking {
+    since: Instant,
+    /// Bytes since then.
+    bytes: usize,
+    /// When it has to be over; never where nobody knows how much it is.
+    until: Option<Instant>,
+}
+
+impl Taking {
+    fn new(until: Option<Instant>) -> Self {
+        Self { since: Instant::now(), bytes: 0, until }
+    }
+
+    fn ends_at(&self, bounds: &Bounds) -> Instant {
+        let at = self.since + bounds.write_stall;
+        self.until.map_or(at, |until| until.min(at))
+    }
 }
 
 impl Presence {
     /// A connection that has not asked for anything yet.
-    pub(super) fn new(crowd: &Arc<Crowd>) -> Arc<Self> {
+    pub(super) fn new(crowd: &Arc<Crowd>, bounds: Bounds) -> Arc<Self> {
         Arc::new_cyclic(|own| {
             let doing = Doing {
                 ticket: crowd.enter(own),
@@ -85,7 +107,8 @@ impl Presence {
                 last: 0,
             };
             let (crowd, own, doing) = (crowd.clone(), own.clone(), Mutex::new(doing));
-            Self { crowd, own, doing, leave: Notify::new(), is_leaving: AtomicBool::new(false) }
+            let (leave, is_leaving) = Default::default();
+            Self { crowd, own, doing, leave, is_leaving, bounds }
         })
     }
 
@@ -111,13 +134,12 @@ impl Presence {
     }
 
     /// When the connection is to be closed if nothing happens on it; nothing while it works for its client.
-    pub(super) fn ends_at(&self, bounds: &Bounds) -> Option<Instant> {
-        let doing = self.doing.lock();
+    pub(super) fn ends_at(&self) -> Option<Instant> {
+        let (doing, bounds) = (self.doing.lock(), &self.bounds);
         if doing.requests.is_empty() {
             return Some(doing.idle_since + bounds.head_read);
         }
-        let taken = doing.requests.values().flatten().min();
-        taken.map(|taken| *taken + bounds.write_stall)
+        doing.requests.values().flatten().map(|taking| taking.ends_at(bounds)).min()
     }
 }
 
@@ -136,9 +158,23 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// There is more of the answer, and it is for the client to take it.
-    pub(super) fn is_offered(&self) {
-        self.presence.doing.lock().requests.insert(self.number, Some(Instant::now()));
+    /// There is an answer. One whose size is known has to be taken within some time.
+    pub(super) fn is_ready(&self, is_sized: bool) {
+        let until = is_sized.then(|| Instant::now() + self.presence.bounds.response_time);
+        self.presence.doing.lock().requests.insert(self.number, Some(Taking::new(until)));
+    }
+
+    /// So many bytes were taken, and it is for the client to take more.
+    pub(super) fn is_offered(&self, taken: usize) {
+        let bounds = &self.presence.bounds;
+        let least = bounds.bytes_in(bounds.write_stall).max(1);
+        let mut doing = self.presence.doing.lock();
+        let request = doing.requests.entry(self.number).or_default();
+        let taking = request.get_or_insert_with(|| Taking::new(None));
+        taking.bytes += taken;
+        if taking.bytes >= least {
+            *taking = Taking::new(taking.until);
+        }
     }
 
     /// The client has taken what there is, and there may be more later.
@@ -176,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn who_has_been_idle_longest_leaves_first() {
         let crowd = Arc::new(Crowd::default());
-        let [first, second, third] = [(); 3].map(|()| Presence::new(&crowd));
+        let [first, second, third] = [(); 3].map(|()| Presence::new(&crowd, Bounds::default()));
         let busy = third.begin();
         drop(first.begin());
         assert!(crowd.thin_out());
@@ -188,27 +224,51 @@ mod tests {
         drop(busy);
         assert!(crowd.thin_out() && is_asked(&third));
         drop(third);
-        drop(Presence::new(&crowd));
+        drop(Presence::new(&crowd, Bounds::default()));
         assert!(!crowd.thin_out(), "it has left by itself");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_answer_that_nobody_takes_counts() {
+    async fn the_answer_that_is_taken_slowest_counts() {
         let (crowd, bounds) = (Arc::new(Crowd::default()), Bounds::default());
-        let presence = Presence::new(&crowd);
-        assert_eq!(presence.ends_at(&bounds), Some(Instant::now() + bounds.head_read));
+        let presence = Presence::new(&crowd, bounds);
+        assert_eq!(presence.ends_at(), Some(Instant::now() + bounds.head_read));
         let (stalled, lively) = (presence.begin(), presence.begin());
-        assert_eq!(presence.ends_at(&bounds), None, "it is worked for");
+        assert_eq!(presence.ends_at(), None, "it is worked for");
         let began = Instant::now();
-        stalled.is_offered();
+        stalled.is_ready(true);
         tokio::time::advance(Duration::from_secs(5)).await;
-        lively.is_offered();
-        assert_eq!(presence.ends_at(&bounds), Some(began + bounds.write_stall));
+        lively.is_ready(false);
+        // A byte now and then is no progress.
+        stalled.is_offered(1);
+        assert_eq!(presence.ends_at(), Some(began + bounds.write_stall));
+        stalled.is_offered(bounds.bytes_in(bounds.write_stall));
+        assert_eq!(presence.ends_at(), Some(Instant::now() + bounds.write_stall));
         drop(stalled);
-        assert_eq!(presence.ends_at(&bounds), Some(Instant::now() + bounds.write_stall));
+        assert_eq!(presence.ends_at(), Some(Instant::now() + bounds.write_stall));
         lively.is_awaited();
-        assert_eq!(presence.ends_at(&bounds), None, "who waits for us is not the one who stalls");
+        assert_eq!(presence.ends_at(), None, "who waits for us is not the one who stalls");
         drop(lively);
         assert!(presence.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_of_a_known_size_has_an_end() {
+        let (crowd, bounds) = (Arc::new(Crowd::default()), Bounds::default());
+        let presence = Presence::new(&crowd, bounds);
+        let (sized, endless) = (presence.begin(), presence.begin());
+        let began = Instant::now();
+        sized.is_ready(true);
+        endless.is_ready(false);
+        let step = bounds.write_stall / 2;
+        while began.elapsed() + step < bounds.response_time {
+            tokio::time::advance(step).await;
+            for answer in [&sized, &endless] {
+                answer.is_offered(bounds.bytes_in(bounds.write_stall));
+            }
+        }
+        assert_eq!(presence.ends_at(), Some(began + bounds.response_time));
+        drop(sized);
+        assert_eq!(presence.ends_at(), Some(Instant::now() + bounds.write_stall));
     }
 }

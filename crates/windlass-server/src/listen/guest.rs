@@ -3,13 +3,14 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::Version;
+use axum::http::{Method, Version};
 use axum::response::{IntoResponse, Response};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -17,12 +18,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
 use super::crowd::{Crowd, Presence, look_every};
-use super::{Bounds, Exposure, Seat, Stopping};
+use super::{Bounds, Seat, Stopping};
 use crate::app::App;
-use crate::guard;
+use crate::guard::{self, Reached};
+use crate::memory::{Budgets, ConnectionMemory, ResponsePermit, SMALL_BYTES};
 use crate::patience::Patient;
 use crate::problem::{Problem, Slug};
 use crate::tls::Tls;
@@ -47,21 +50,32 @@ const LEAVE_TIME: Duration = Duration::from_millis(250);
 /// What all connections share.
 pub(super) struct House {
     pub(super) app: App,
-    pub(super) exposure: Exposure,
+    pub(super) reached: Reached,
     pub(super) bounds: Bounds,
     pub(super) tls: Option<Tls>,
     pub(super) stopping: Stopping,
     pub(super) crowd: Arc<Crowd>,
     /// One for each request of HTTP/2 under way: the connections bound those of HTTP/1.
     requests: Arc<Semaphore>,
+    budgets: Budgets,
+    /// The number of the last connection.
+    last: AtomicU64,
     http: Builder<TokioExecutor>,
 }
 
 impl House {
-    pub(super) fn new(app: App, exposure: Exposure, bounds: Bounds, tls: Option<Tls>) -> Self {
+    pub(super) fn new(app: App, reached: Reached, bounds: Bounds, tls: Option<Tls>) -> Self {
         let requests = Arc::new(Semaphore::new(bounds.connections_max));
-        let (stopping, crowd) = (Stopping::default(), Arc::default());
-        Self { app, exposure, bounds, tls, stopping, crowd, requests, http: builder() }
+        let (stopping, crowd, last) = (Stopping::default(), Arc::default(), AtomicU64::new(0));
+        let (budgets, http) = (Budgets::new(&bounds), builder());
+        Self { app, reached, bounds, tls, stopping, crowd, requests, budgets, last, http }
+    }
+
+    /// Where a new connection gets its memory, and what ends it when it holds that for too long.
+    fn memory(&self, ended: &CancellationToken) -> ConnectionMemory {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let Budgets { bodies, responses } = &self.budgets;
+        ConnectionMemory::new(number, bodies, responses, ended.clone())
     }
 }
 
@@ -94,7 +108,7 @@ impl Guest {
     pub(super) async fn talk(self, stream: TcpStream) {
         // Answers are written whole; to wait for more would only delay them.
         let _ = stream.set_nodelay(true);
-        let presence = Presence::new(&self.house.crowd);
+        let presence = Presence::new(&self.house.crowd, self.house.bounds);
         let stream = Patient::new(stream, self.house.bounds.write_stall);
         let Some(tls) = self.house.tls.clone() else {
             return self.converse(stream, presence).await;
@@ -118,8 +132,11 @@ impl Guest {
     ) {
         let Self { house, seat } = self;
         let streams = Arc::new(Semaphore::new(STREAMS_MAX as usize));
-        let presence_too = presence.clone();
-        let asker = Arc::new(Asker { house: house.clone(), seat, presence: presence_too, streams });
+        let ended = CancellationToken::new();
+        let memory = house.memory(&ended);
+        let (house_too, presence_too) = (house.clone(), presence.clone());
+        let asker = Asker { house: house_too, seat, presence: presence_too, streams, memory };
+        let asker = Arc::new(asker);
         let service = service_fn(move |request| {
             let asker = asker.clone();
             async move { Ok::<_, Infallible>(asker.answer(request).await) }
@@ -136,6 +153,10 @@ impl Guest {
                     }
                     return;
                 }
+                () = ended.cancelled() => {
+                    tracing::debug!("a connection was closed: it took its answer too slowly");
+                    return;
+                }
                 () = house.stopping.0.cancelled(), if !is_stopping => {
                     is_stopping = true;
                     connection.as_mut().graceful_shutdown();
@@ -148,7 +169,7 @@ impl Guest {
                 () = look.as_mut() => {
                     let now = Instant::now();
                     let has_left = leaves_at.is_some_and(|at| at <= now) && presence.is_idle();
-                    let ends_at = presence.ends_at(bounds);
+                    let ends_at = presence.ends_at();
                     if has_left || ends_at.is_some_and(|at| at <= now) {
                         return;
                     }
@@ -167,20 +188,23 @@ struct Asker {
     presence: Arc<Presence>,
     /// One for each request of HTTP/2 on this connection.
     streams: Arc<Semaphore>,
+    memory: ConnectionMemory,
 }
 
 impl Asker {
     async fn answer(&self, request: hyper::Request<Incoming>) -> Response<Answer> {
         let asked = self.presence.begin();
-        let (app, exposure) = (&self.house.app, self.house.exposure);
+        let method = request.method().clone();
+        let (app, reached) = (&self.house.app, &self.house.reached);
         let response = match self.leave(request.version()) {
             Some(request_leave) => {
                 let mut request = Request::map(request, Body::new);
                 let extensions = request.extensions_mut();
                 extensions.insert(self.house.bounds);
+                extensions.insert(self.memory.clone());
                 extensions.insert(Seat::new(self.seat.clone(), request_leave));
                 extensions.insert(self.house.stopping.clone());
-                guard::answer(app, exposure, request).await
+                guard::answer(app, reached, request).await
             }
             None => {
                 let text = "there are too many requests at once; try again";
@@ -188,7 +212,30 @@ impl Asker {
                 Problem::new(Slug::RateLimited, text).retry_after(wait).into_response()
             }
         };
-        response.map(|body| Answer::new(body, asked))
+        let (response, permit) = self.weigh(&method, response).await;
+        response.map(|body| Answer::new(body, asked, permit))
+    }
+
+    /// Counts the memory of an answer, now that its size is known. Where a change was made, the answer says so
+    /// whatever it needs.
+    async fn weigh(
+        &self,
+        method: &Method,
+        mut response: Response,
+    ) -> (Response, Option<Arc<ResponsePermit>>) {
+        let held = response.extensions_mut().remove::<Arc<ResponsePermit>>();
+        let bytes = response.body().size_hint().exact().unwrap_or_default();
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes <= SMALL_BYTES {
+            return (response, None);
+        }
+        let permit = held.unwrap_or_else(|| Arc::new(self.memory.response(None)));
+        if !method.is_safe() {
+            permit.memory.set(bytes);
+        } else if let Err(problem) = permit.memory.hold(bytes).await {
+            return (guard::instead(&response, problem), None);
+        }
+        (response, Some(permit))
     }
 
     /// Leave for a request. It goes with what the request changes, also when the client has called it off: else

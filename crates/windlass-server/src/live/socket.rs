@@ -10,10 +10,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, timeout};
 use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
-use windlass_engine::{Listener, Told};
+use windlass_engine::{EventFilter, Listener, Told};
 
 use super::Wish;
 use crate::access::Caller;
+use crate::app::Shared;
+use crate::problem::Problem;
+use crate::share::Share;
 
 /// Longest message of a client.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024;
@@ -28,7 +31,10 @@ const REASON_BYTES_MAX: usize = 123;
 
 /// One client of the events.
 pub(crate) struct Guest {
+    pub(crate) shared: Shared,
     pub(crate) caller: Caller,
+    /// Its filter among those of its token.
+    pub(crate) share: Share<EventFilter>,
     /// Its token is good no longer.
     pub(crate) dismissed: CancellationToken,
     pub(crate) stopping: CancellationToken,
@@ -47,10 +53,12 @@ enum End {
 impl Guest {
     /// Tells events until one of both has enough.
     pub(crate) async fn serve(self, mut socket: WebSocket, listener: Listener) {
+        let Self { shared, caller, share, dismissed, stopping } = self;
+        let wishes = Wishes { shared, caller, share };
         let end = tokio::select! {
-            end = converse(&mut socket, listener, &self.caller) => end,
-            () = self.dismissed.cancelled() => told(close_code::POLICY, "the token is good no longer"),
-            () = self.stopping.cancelled() => told(close_code::AWAY, "the server stops"),
+            end = converse(&mut socket, listener, wishes) => end,
+            () = dismissed.cancelled() => told(close_code::POLICY, "the token is good no longer"),
+            () = stopping.cancelled() => told(close_code::AWAY, "the server stops"),
         };
         let frame = match end {
             End::Gone => return,
@@ -86,7 +94,7 @@ pub(crate) fn apart<T: Send + 'static>(
     }
 }
 
-async fn converse(socket: &mut WebSocket, mut listener: Listener, caller: &Caller) -> End {
+async fn converse(socket: &mut WebSocket, mut listener: Listener, mut wishes: Wishes) -> End {
     let mut ping = interval(PING_EVERY);
     let mut heard = Instant::now();
     loop {
@@ -100,7 +108,7 @@ async fn converse(socket: &mut WebSocket, mut listener: Listener, caller: &Calle
                 heard = Instant::now();
                 match message {
                     Some(Ok(Message::Text(text))) => {
-                        if let Err(problem) = obey(&mut listener, &text, caller) {
+                        if let Err(problem) = wishes.obey(&mut listener, &text) {
                             return told(close_code::POLICY, &problem);
                         }
                         tokio::time::sleep(WISH_PAUSE).await;
@@ -134,11 +142,24 @@ async fn tell(socket: &mut WebSocket, batch: &[Arc<Told>]) -> Result<(), axum::E
     socket.flush().await
 }
 
-/// Does what a message asks for, or says why not.
-fn obey(listener: &mut Listener, message: &str, caller: &Caller) -> Result<(), String> {
-    let wish = Wish::of_message(message, caller).map_err(|problem| problem.detail().to_owned())?;
-    let done = listener.refilter(&wish.filter, wish.since.as_deref());
-    done.map_err(|error| error.to_string())
+/// Who says what it wants.
+struct Wishes {
+    shared: Shared,
+    caller: Caller,
+    share: Share<EventFilter>,
+}
+
+impl Wishes {
+    /// Does what a message asks for, or says why not.
+    fn obey(&mut self, listener: &mut Listener, message: &str) -> Result<(), String> {
+        let text = |problem: Problem| problem.detail().to_owned();
+        let wish = Wish::of_message(message, &self.caller).map_err(text)?;
+        let share = self.shared.filter(&self.caller, &wish.filter).map_err(text)?;
+        let done = listener.refilter(&wish.filter, wish.since.as_deref());
+        done.map_err(|error| error.to_string())?;
+        self.share = share;
+        Ok(())
+    }
 }
 
 /// The end of a client that breaks the protocol, or is gone.

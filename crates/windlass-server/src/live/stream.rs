@@ -8,10 +8,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use windlass_engine::{Listener, Told};
+use windlass_engine::{EventFilter, Listener, Told};
 
 use crate::access::Admission;
 use crate::app::Shared;
+use crate::share::Share;
 
 /// How often a client is sent something, so that neither it nor anything between takes the silence for an end.
 const SIGN_EVERY: Duration = Duration::from_secs(15);
@@ -23,6 +24,7 @@ const SIGN: &str = ":\n\n";
 pub(crate) struct Stream {
     pub(crate) shared: Shared,
     pub(crate) listener: Listener,
+    pub(crate) share: Share<EventFilter>,
     /// Absent where it needed none.
     pub(crate) admission: Option<Admission>,
     pub(crate) stopping: CancellationToken,
@@ -33,8 +35,9 @@ pub(crate) struct Stream {
 impl Stream {
     /// The events, until the server stops, the caller's token is good no longer, or the time is over.
     pub(crate) fn body(self) -> Body {
-        let Self { shared, mut listener, admission, stopping, ends_at } = self;
+        let Self { shared, mut listener, share, admission, stopping, ends_at } = self;
         let ended = async move {
+            let _share = share;
             let over = async {
                 match ends_at {
                     Some(at) => tokio::time::sleep_until(at).await,

@@ -58,7 +58,13 @@ fn response(slugs: &[Slug], words: &[&str]) -> Value {
         headers["WWW-Authenticate"] = text("Always `Bearer`");
     }
     if slugs.iter().any(|slug| {
-        matches!(slug, Slug::RateLimited | Slug::StoreUnavailable | Slug::TooManyConnections)
+        matches!(
+            slug,
+            Slug::RateLimited
+                | Slug::StoreUnavailable
+                | Slug::TooManyConnections
+                | Slug::Overloaded
+        )
     }) {
         headers["Retry-After"] =
             json!({ "description": "Seconds to wait", "schema": { "type": "integer" } });
@@ -84,8 +90,8 @@ fn text(what: &str) -> Value {
 fn slugs(route: &Route) -> Vec<Slug> {
     let call = route.call;
     // Whatever the call: the host must be ours, a change must not come from another site, and there must be
-    // room for the connection.
-    let mut slugs = vec![Slug::Forbidden, Slug::TooManyConnections];
+    // room for the connection and for what is sent on it.
+    let mut slugs = vec![Slug::Forbidden, Slug::TooManyConnections, Slug::Overloaded];
     if route.need != Need::Nothing {
         slugs.extend([Slug::Unauthorized, Slug::RateLimited, Slug::InvalidRequest]);
         slugs.extend([Slug::StoreUnavailable, Slug::StoreForbidden, Slug::Internal]);

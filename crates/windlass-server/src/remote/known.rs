@@ -80,10 +80,14 @@ impl Known {
         }
     }
 
+    /// A worker whose id was made up for a client that has none. Its first beat is due when it comes back.
+    pub(super) fn issued(card: WorkerCard) -> Self {
+        Self { beaten: long_ago(), ..Self::new(card) }
+    }
+
     /// A worker that has spoken to others so far. Its last beat is old enough to be followed by one.
     pub(super) fn elsewhere(record: &WorkerRecord) -> Self {
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(60));
-        let beaten = long_ago.unwrap_or_else(Instant::now);
+        let beaten = long_ago();
         let control = Control { order: record.order, lease_until: record.lease_until };
         let may_hold_more = record.running_count > 0;
         Self { control, beaten, may_hold_more, ..Self::new(record.card.clone()) }
@@ -111,6 +115,32 @@ impl Known {
     pub(super) fn should_beat(&self, heartbeat: Duration, lease: Duration) -> bool {
         let is_idle = self.runs.is_empty() && !self.may_hold_more;
         self.beaten.elapsed() >= heartbeat && (is_idle || self.heard.elapsed() < lease)
+    }
+
+    /// Takes over what a worker says of itself. While it holds tasks, the queues that it has served still count: who
+    /// may not see these may not speak for it.
+    pub(super) fn introduce(&mut self, card: WorkerCard, slots: Option<u32>) {
+        let before = std::mem::replace(&mut self.card, card);
+        let card = &mut self.card;
+        (card.slots_used, card.doing) = (before.slots_used, before.doing);
+        card.slots = slots.unwrap_or(before.slots);
+        if card.name.is_empty() {
+            card.name = before.name;
+        }
+        if card.version.is_empty() {
+            card.version = before.version;
+        }
+        let is_idle = self.runs.is_empty() && !self.may_hold_more;
+        let had =
+            before.queues.into_iter().zip(before.weights.into_iter().chain(std::iter::repeat(1)));
+        for (queue, weight) in had.filter(|_| !is_idle) {
+            if !card.queues.contains(&queue) {
+                card.queues.push(queue);
+                card.weights.push(weight);
+                // Another server should know at once.
+                self.beaten = long_ago();
+            }
+        }
     }
 
     pub(super) fn is_forgettable(&self) -> bool {
@@ -152,4 +182,9 @@ impl Known {
         self.runs.extend(runs.into_iter().map(|run| (run.task.id.clone(), run)));
         self.count_runs();
     }
+}
+
+/// A time after which a beat is due.
+fn long_ago() -> Instant {
+    Instant::now().checked_sub(Duration::from_secs(60)).unwrap_or_else(Instant::now)
 }

@@ -13,10 +13,11 @@ use windlass_core::{Claimed, Ending, Error, Transition, WorkerId};
 use windlass_engine::{Queues, share};
 
 use super::known::Known;
-use super::{Control, Sign, beat, check_worker, new_id, recognise, unknown};
+use super::spare::hire;
+use super::{Control, Sign, Standing, beat, check_worker, is_issued, standing, unknown};
 use crate::access::Caller;
 use crate::app::Shared;
-use crate::problem::{Outcome, Problem};
+use crate::problem::{Outcome, Problem, Slug};
 
 /// How many tasks with two crashes or more are handed out at once, since each may be fatal.
 const SUSPECTS_AT_ONCE: usize = 1;
@@ -56,8 +57,18 @@ pub(crate) async fn lease(
     stop: &CancellationToken,
 ) -> Outcome<Leased> {
     check_ask(shared, caller, ask).await?;
-    let worker = introduce(shared, ask).await?;
-    wait_for_tasks(shared, &worker, ask, None, stop).await
+    if let Some(worker) = &ask.worker {
+        introduce(shared, caller, worker, ask).await?;
+        return wait_for_tasks(shared, worker, ask, None, stop).await;
+    }
+    let spare = hire(shared, caller, ask).await?;
+    let leased = wait_for_tasks(shared, &spare.worker, ask, None, stop).await?;
+    if leased.tasks.is_empty() {
+        // The client gets an id that nobody has; the worker stays here for the next one without an id.
+        return Ok(Leased { worker: shared.remote().issue(ask.card.clone()), ..leased });
+    }
+    spare.give_away();
+    Ok(leased)
 }
 
 /// The problem of asking for what the caller may not see.
@@ -69,31 +80,42 @@ pub(super) async fn check_ask(shared: &Shared, caller: &Caller, ask: &Ask) -> Ou
     }
 }
 
-/// Who asks, as the store knows it.
-pub(super) async fn introduce(shared: &Shared, ask: &Ask) -> Outcome<WorkerId> {
-    if let Some(worker) = &ask.worker {
-        recognise(shared, worker).await?;
-        shared.remote().with(worker, |known| {
-            let before = std::mem::replace(&mut known.card, ask.card.clone());
-            let card = &mut known.card;
-            (card.slots_used, card.doing) = (before.slots_used, before.doing);
-            card.slots = ask.slots.unwrap_or(before.slots);
-            if card.name.is_empty() {
-                card.name = before.name;
-            }
-            if card.version.is_empty() {
-                card.version = before.version;
-            }
-        });
-        return Ok(worker.clone());
+/// Notes what a worker with an id says of itself. One that no store has heard of is registered.
+pub(super) async fn introduce(
+    shared: &Shared,
+    caller: &Caller,
+    worker: &WorkerId,
+    ask: &Ask,
+) -> Outcome<()> {
+    match standing(shared, worker).await? {
+        Standing::Known => {
+            let card = ask.card.clone();
+            shared.remote().with(worker, |known| known.introduce(card, ask.slots));
+            Ok(())
+        }
+        Standing::Absent if is_issued(worker) => register(shared, caller, worker, ask).await,
+        Standing::Absent | Standing::Gone => Err(unknown(worker)),
     }
-    let worker = new_id();
-    shared.remote().remember(&worker, Known::new(ask.card.clone()));
-    let told = beat(shared, &worker, ask.card.clone(), Sign::default()).await;
-    if told.is_err() {
-        shared.remote().forget(&worker);
+}
+
+pub(super) async fn register(
+    shared: &Shared,
+    caller: &Caller,
+    worker: &WorkerId,
+    ask: &Ask,
+) -> Outcome<()> {
+    shared.remote().new.take(caller).map_err(too_many_new)?;
+    shared.remote().remember(worker, Known::new(ask.card.clone()));
+    let beaten = beat(shared, worker, ask.card.clone(), Sign::default()).await;
+    if beaten.is_err() {
+        shared.remote().forget(worker);
     }
-    told.map(|_| worker)
+    beaten.map(|_| ())
+}
+
+fn too_many_new(wait: Duration) -> Problem {
+    let text = "too many new workers: send the id of the first answer in every later request";
+    Problem::new(Slug::RateLimited, text).retry_after(wait)
 }
 
 /// Asks the store for tasks until there are some, or the time is over; `first` is what it has

@@ -10,7 +10,7 @@ use super::known::Run;
 use super::lease::{
     Ask, Handed, Leased, check_ask, claim_params, introduce, judge, renew, wait_for_tasks,
 };
-use super::{recognise, unknown};
+use super::{check_worker, recognise, unknown};
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::problem::Outcome;
@@ -50,7 +50,7 @@ pub(crate) async fn report(
     let Report { worker, results, ask } = report;
     let ids: Vec<_> = results.iter().map(|said| said.lease.task.clone()).collect();
     caller.check_tasks(shared, &ids).await?;
-    check_reporter(shared, &worker).await?;
+    check_reporter(shared, caller, &worker).await?;
     if let Some(ask) = &ask {
         check_ask(shared, caller, ask).await?;
     }
@@ -61,7 +61,11 @@ pub(crate) async fn report(
         .filter_map(|(said, run)| run.as_ref().map(|run| transition(shared, run, said)));
     let transitions: Vec<_> = transitions.collect();
     let asking = match &ask {
-        Some(ask) => introduce(shared, ask).await.ok().zip(ask.clone().into()),
+        Some(ask) => {
+            let asker = ask.worker.clone().unwrap_or_else(|| worker.clone());
+            let introduced = introduce(shared, caller, &asker, ask).await;
+            introduced.is_ok().then(|| (asker, ask.clone()))
+        }
         None => None,
     };
     let successes: Vec<_> = transitions.iter().map(success).collect();
@@ -88,11 +92,14 @@ pub(crate) async fn report(
 }
 
 /// The problem of results of a worker that nobody knows, or that was lost: what it held went to others.
-async fn check_reporter(shared: &Shared, worker: &WorkerId) -> Outcome<()> {
-    match worker.is_remote() {
-        true => recognise(shared, worker).await,
-        false => check_there(shared, worker).await,
+async fn check_reporter(shared: &Shared, caller: &Caller, worker: &WorkerId) -> Outcome<()> {
+    if !worker.is_remote() {
+        // A worker of windlass may serve other queues besides. Of its runs only those can be ended whose tasks the
+        // caller may see.
+        return check_there(shared, worker).await;
     }
+    recognise(shared, worker).await?;
+    check_worker(shared, caller, worker).await
 }
 
 /// The problem of a worker that is not there by the store's account.

@@ -76,7 +76,7 @@ pub(super) async fn change(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
+    let body = body::json(request, body::SINGLE_BYTES_MAX).await?;
     let mut object = Object::read(&body.bytes, &FORM)?;
     let action = action(&mut object)?;
     let is_dry = flag(&mut object, "dry_run")?;

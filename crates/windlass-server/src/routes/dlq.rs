@@ -9,13 +9,14 @@ use windlass_core::{State, TaskId, limits};
 
 use super::bulk::sweep;
 use super::task::{conflict, held_elsewhere};
-use super::tasks::page;
+use super::tasks::{TASK_BYTES, page};
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::body;
 use crate::fields::Object;
 use crate::form::rule::{given, not_together};
 use crate::form::{Entry, Form, Sort, entry};
+use crate::memory::ResponseMemory;
 use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::{CURSOR, DRY_RUN, FILTERS_BUT_STATE, PAGING, RawQuery};
@@ -63,8 +64,10 @@ pub(super) async fn list(
     Shares(shared): Shares<Shared>,
     caller: Caller,
     query: RawQuery,
+    memory: ResponseMemory,
 ) -> Outcome<Response> {
     let mut params = query.read(LIST.query)?.page()?;
+    memory.hold(params.limit * TASK_BYTES).await?;
     params.filter.states = vec![State::DeadLetter];
     let mut page = page(&shared, &caller, params).await?;
     let ids = page.tasks.iter().map(|task| task.id.clone()).collect();
@@ -74,7 +77,8 @@ pub(super) async fn list(
         task.history = found.map(|found| found.history).unwrap_or_default();
     }
     let data = page.tasks.iter().map(Task::listed).collect();
-    Ok(Json(StatusCode::OK, List { data, next_cursor: page.next_cursor }).into_response())
+    let list = List { data, next_cursor: page.next_cursor };
+    Ok(memory.attach(Json(StatusCode::OK, list).into_response()))
 }
 
 pub(super) const RETRY: Call = Call {
@@ -95,7 +99,7 @@ pub(super) async fn retry(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
+    let body = body::json(request, body::SINGLE_BYTES_MAX).await?;
     let mut object = Object::read(&body.bytes, &RETRY_FORM)?;
     let dry = object.take("dry_run").map(|field| field.flag()).transpose()?;
     let all = object.take("retry_all").map(|field| field.flag()).transpose()?;
@@ -142,7 +146,7 @@ pub(super) async fn purge(
     request: Request,
 ) -> Outcome<Response> {
     let query = query.read(PURGE.query)?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     let filter = Filter { states: vec![State::DeadLetter], ..query.filter()? };
     let cursor = query.text("cursor").map(str::to_owned);
     let purge = Sweep { action: Action::Delete, filter, cursor };

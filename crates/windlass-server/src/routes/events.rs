@@ -88,13 +88,14 @@ pub(super) async fn stream(
         // What is no text is no id of ours, either: a gap says so.
         wish.since = Some(id.to_str().unwrap_or_default().to_owned());
     }
+    let share = shared.filter(&caller, &wish.filter)?;
     let listener = shared.client().listen(wish.filter, wish.since.as_deref()).await?;
     let ends_at = time.map(|time| Instant::now() + time);
     // Without a socket nobody could ever end it.
     let ends_at = if stop.is_some() { ends_at } else { Some(ends_at.unwrap_or_else(Instant::now)) };
     let admission = admission.map(|Extension(admission)| admission);
     let stopping = token(stop);
-    let stream = Stream { shared, listener, admission, stopping, ends_at };
+    let stream = Stream { shared, listener, share, admission, stopping, ends_at };
     let headers = [
         (CONTENT_TYPE, MEDIA),
         (CACHE_CONTROL, "no-store"),
@@ -117,12 +118,14 @@ pub(super) async fn socket(
     let wish = Wish::of_query(&query, &caller)?;
     let upgrade =
         upgrade.map_err(|error| Problem::new(Slug::UpgradeRequired, error.body_text()))?;
+    let share = shared.filter(&caller, &wish.filter)?;
     let listener = shared.client().listen(wish.filter, wish.since.as_deref()).await?;
     let admission = admission.map(|Extension(admission)| admission);
     // The server waits for it when it stops, and its connection counts as long as it is there.
     let (presence, stopping) = (shared.presence(), token(stop));
     let dismissed = CancellationToken::new();
-    let guest = Guest { caller, dismissed: dismissed.clone(), stopping };
+    let shared_too = shared.clone();
+    let guest = Guest { shared: shared_too, caller, share, dismissed: dismissed.clone(), stopping };
     let upgrade = upgrade
         .protocols([PROTOCOL])
         .read_buffer_size(BUFFER_BYTES)

@@ -14,12 +14,16 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::body;
 use crate::listen::Stopping;
+use crate::memory::ResponseMemory;
 use crate::openapi::call::{Call, Group, Takes, WORKER_ID, answer};
 use crate::problem::{Outcome, Slug};
 use crate::query::RawQuery;
 use crate::remote;
 use crate::wire::Json;
 use crate::wire::pull::{LEASE, PULSE, REPORT, Results, Tasks, Told, ask, pulse, report};
+
+/// Memory that must be free for a lease: its tasks are claimed before anybody knows how large they are.
+const TASKS_BYTES: usize = 1024 * 1024;
 
 /// When waits have to end.
 type Stop = Option<Extension<Stopping>>;
@@ -40,13 +44,17 @@ pub(super) async fn lease(
     caller: Caller,
     query: RawQuery,
     stop: Stop,
+    memory: ResponseMemory,
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
-    let leased = remote::lease(&shared, &caller, &ask(&body.bytes)?, &token(stop)).await?;
+    let body = body::json(request, body::SINGLE_BYTES_MAX).await?;
+    let ask = ask(&body.bytes)?;
+    drop(body);
+    memory.admit(TASKS_BYTES).await?;
+    let leased = remote::lease(&shared, &caller, &ask, &token(stop)).await?;
     let answer = Tasks::new(&leased, shared.client().config());
-    Ok(Json(StatusCode::OK, answer).into_response())
+    Ok(memory.attach(Json(StatusCode::OK, answer).into_response()))
 }
 
 pub(super) const RESULTS: Call = Call {
@@ -72,9 +80,9 @@ pub(super) async fn results(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    let body = body::json(&shared, request, body::BATCH_BYTES_MAX).await?;
+    let body = body::json(request, body::BATCH_BYTES_MAX).await?;
     let report = report(&body.bytes, shared.client().config())?;
-    drop(body);
+    let _memory = body.into_memory();
     let reported = remote::report(&shared, &caller, report, &token(stop)).await?;
     let answer = Results::new(&reported, shared.client().config());
     Ok(Json(StatusCode::OK, answer).into_response())
@@ -100,7 +108,7 @@ pub(super) async fn heartbeat(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
+    let body = body::json(request, body::SINGLE_BYTES_MAX).await?;
     let pulse = pulse(WorkerId::new(name), &body.bytes)?;
     let heard = remote::pulse(&shared, &caller, pulse).await?;
     let answer = Told::new(&heard, shared.client().config());
@@ -134,7 +142,7 @@ pub(super) async fn leave(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     let released = remote::leave(&shared, &caller, WorkerId::new(name)).await?;
     Ok(Json(StatusCode::OK, Left { released }).into_response())
 }

@@ -91,7 +91,7 @@ pub(super) async fn pause(
 ) -> Outcome<Response> {
     query.none()?;
     caller.check_queue(&QueueName::stored(&name))?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     let queue = match QueueName::new(&name) {
         Ok(queue) => queue,
         // A queue that another program made may have any name, but no new one may.
@@ -125,7 +125,7 @@ pub(super) async fn resume(
 ) -> Outcome<Response> {
     query.none()?;
     caller.check_queue(&QueueName::stored(&name))?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     let queue = find(&shared, &name).await?.name;
     shared.store().order(Order::Queue { queue, order: RunOrder::Run }).await?;
     audit::note(&shared, &caller, Deed::to("resume", format!("queue {name}"))).await;
@@ -154,7 +154,7 @@ pub(super) async fn purge(
 ) -> Outcome<Response> {
     let query = query.read(PURGE.query)?;
     caller.check_queue(&QueueName::stored(&name))?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     let queue = Some(find(&shared, &name).await?.name);
     let filter = Filter { states: State::WAITING.to_vec(), queue, ..Filter::default() };
     let cursor = query.text("cursor").map(str::to_owned);

@@ -14,10 +14,12 @@ use windlass_core::{
 use windlass_engine::trace;
 
 use crate::access::Caller;
-use crate::app::{SMALL_BODY_BYTES, Shared, TRACEPARENT};
+use crate::app::{Shared, TRACEPARENT};
 use crate::body::{self, Body, Media};
 use crate::fields;
 use crate::form::{Entry, Sort, entry};
+use crate::listen::Bounds;
+use crate::memory::SMALL_BYTES;
 use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
@@ -63,11 +65,12 @@ pub(super) async fn one(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    let headers = from_headers(request.headers())?;
+    let (origin, headers) = (Origin::of(&request), from_headers(request.headers())?);
     let config = shared.client().config();
-    let body = body::json(&shared, request, body::single_bytes_max(&config.limits)).await?;
+    let body = body::json(request, body::single_bytes_max(&config.limits)).await?;
     let task = read(&body.bytes, headers, config)?;
-    let mut accepted = submit(&shared, &caller, vec![Ok(task)], Echo::Payloads).await;
+    let tasks = check_names(&shared, &caller, origin, vec![Ok(task)]).await?;
+    let mut accepted = submit(&shared, &caller, tasks, Echo::Payloads).await;
     let Accepted { record, is_new } = accepted.pop().expect("one task has one answer")?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     // Ids of every store are plain words; a stranger's, with bytes that no header takes, has none.
@@ -101,18 +104,60 @@ pub(super) async fn batch(
         let text = "the header is for single submits; set the field of each task";
         return Err(Problem::field("idempotency_key", text));
     }
-    let trace = from_headers(request.headers())?.traceparent;
-    let body = body::any(&shared, request, body::BATCH_BYTES_MAX).await?;
-    let tasks = if body.bytes.len() > SMALL_BODY_BYTES {
+    let (origin, trace) = (Origin::of(&request), from_headers(request.headers())?.traceparent);
+    let body = body::any(request, body::BATCH_BYTES_MAX).await?;
+    let (tasks, _memory) = if body.bytes.len() > SMALL_BYTES {
         // Reading so much would hold up everyone else on this thread.
         let shared = shared.clone();
-        let reading = tokio::task::spawn_blocking(move || read_all(&shared, &body, trace));
-        reading.await.map_err(|ended| Error::internal("read a batch").because(ended))??
+        let reading = tokio::task::spawn_blocking(move || {
+            (read_all(&shared, &body, trace), body.into_memory())
+        });
+        let read = reading.await.map_err(|ended| Error::internal("read a batch").because(ended))?;
+        (read.0?, read.1)
     } else {
-        read_all(&shared, &body, trace)?
+        (read_all(&shared, &body, trace)?, body.into_memory())
     };
+    let tasks = check_names(&shared, &caller, origin, tasks).await?;
     let accepted = submit(&shared, &caller, tasks, Echo::Nothing).await;
     Ok(Json(StatusCode::OK, Answers::new(&accepted)).into_response())
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Socket,
+    /// Whoever has the store may bring any name.
+    Process,
+}
+
+impl Origin {
+    fn of(request: &Request) -> Self {
+        let is_socket = request.extensions().get::<Bounds>().is_some();
+        if is_socket { Self::Socket } else { Self::Process }
+    }
+}
+
+/// Refuses tasks that bring new queues or types too many.
+async fn check_names(
+    shared: &Shared,
+    caller: &Caller,
+    origin: Origin,
+    tasks: Vec<Outcome<NewTask>>,
+) -> Outcome<Vec<Outcome<NewTask>>> {
+    if origin == Origin::Process {
+        return Ok(tasks);
+    }
+    let names = shared.names();
+    names.learn(&**shared.store(), tasks.iter().filter_map(|task| task.as_ref().ok())).await?;
+    let check = |task: Outcome<NewTask>| {
+        let task = task?;
+        // A queue that it may not see is refused for that.
+        if caller.reaches(&task.queue) {
+            names.check(caller, &task)?;
+        }
+        Ok(task)
+    };
+    Ok(tasks.into_iter().map(check).collect())
 }
 
 fn read_all(

@@ -20,6 +20,7 @@ use crate::fields::Object;
 use crate::form::rule::{any_of, not_together};
 use crate::form::{Entry, Form, Sort, entry};
 use crate::listen::Stopping;
+use crate::memory::ResponseMemory;
 use crate::openapi::call::{Call, Group, TASK_ID, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
@@ -64,6 +65,7 @@ pub(super) async fn show(
     name: Name,
     query: RawQuery,
     stopping: Option<Extension<Stopping>>,
+    memory: ResponseMemory,
 ) -> Outcome<Response> {
     let query = query.read(SHOW.query)?;
     let id = id(name)?;
@@ -73,6 +75,7 @@ pub(super) async fn show(
         if time > WAIT_MAX {
             return Err(Problem::field("wait", format!("at most {} s", WAIT_MAX.as_secs())));
         }
+        let _leave = shared.wait(&caller)?;
         let params = GetParams { ids: vec![id.clone()], parts: Parts::NONE };
         let seen = shared.store().get(params).await;
         was_there = seen.is_ok_and(|found| found.iter().any(Option::is_some));
@@ -83,12 +86,14 @@ pub(super) async fn show(
             None => finished.await,
         }
     }
+    let limits = &shared.client().config().limits;
+    memory.hold(limits.payload_bytes_max + limits.result_bytes_max).await?;
     let record = match shared.client().get(&id).await? {
         None if was_there => return Err(vanished(&id)),
         found => found.ok_or_else(|| Problem::no_task(&id))?,
     };
     caller.check_queue(&record.queue)?;
-    Ok(Json(StatusCode::OK, Task::whole(&record)).into_response())
+    Ok(memory.attach(Json(StatusCode::OK, Task::whole(&record)).into_response()))
 }
 
 pub(super) const EVENTS: Call = Call {
@@ -106,11 +111,15 @@ pub(super) async fn events(
     caller: Caller,
     name: Name,
     query: RawQuery,
+    memory: ResponseMemory,
 ) -> Outcome<Response> {
     query.none()?;
+    // The record comes whole, with its payload and result.
+    let limits = &shared.client().config().limits;
+    memory.hold(limits.payload_bytes_max + limits.result_bytes_max).await?;
     let record = record(&shared, &caller, &id(name)?).await?;
     let events = history::timeline(&record).into_iter().map(Event::from).collect();
-    Ok(Json(StatusCode::OK, List::whole(events)).into_response())
+    Ok(memory.attach(Json(StatusCode::OK, List::whole(events)).into_response()))
 }
 
 pub(super) const CANCEL: Call = Call {
@@ -136,7 +145,7 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     change(&shared, &caller, &id(name)?, Action::Cancel, &[]).await
 }
 
@@ -164,7 +173,7 @@ pub(super) async fn delete(
     request: Request,
 ) -> Outcome<Response> {
     let is_purge = query.read(DELETE.query)?.flag("purge")?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     let id = id(name)?;
     if is_purge {
         return change(&shared, &caller, &id, Action::Delete, &State::TERMINAL).await;
@@ -193,7 +202,7 @@ pub(super) async fn retry(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     change(&shared, &caller, &id(name)?, Action::Rerun, &[]).await
 }
 
@@ -217,7 +226,7 @@ pub(super) async fn snooze(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
+    let body = body::json(request, body::SINGLE_BYTES_MAX).await?;
     let when = when(&mut Object::read(&body.bytes, &SNOOZE_FORM)?)?;
     let Some(when) = when else {
         return Err(Problem::new(Slug::InvalidRequest, "say how long: for or until"));

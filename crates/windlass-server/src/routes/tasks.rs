@@ -15,6 +15,7 @@ use windlass_core::store::{Filter, ListParams, Page};
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::form::{Entry, Sort, entry};
+use crate::memory::ResponseMemory;
 use crate::openapi::call::{Call, Group, answer};
 use crate::problem::{Outcome, Problem};
 use crate::query::{FILTERS, PAGING, RawQuery};
@@ -25,6 +26,8 @@ use crate::wire::{Counts, Json, List};
 
 /// How long a page is filled.
 const PAGE_TIME: Duration = Duration::from_secs(1);
+/// Memory that is held for a task of a list before the list is read.
+pub(super) const TASK_BYTES: usize = 1024;
 
 pub(super) const LIST: Call = Call {
     group: Group::Tasks,
@@ -41,10 +44,14 @@ pub(super) async fn list(
     Shares(shared): Shares<Shared>,
     caller: Caller,
     query: RawQuery,
+    memory: ResponseMemory,
 ) -> Outcome<Response> {
-    let page = page(&shared, &caller, query.read(LIST.query)?.page()?).await?;
+    let params = query.read(LIST.query)?.page()?;
+    memory.hold(params.limit * TASK_BYTES).await?;
+    let page = page(&shared, &caller, params).await?;
     let data = page.tasks.iter().map(Task::listed).collect();
-    Ok(Json(StatusCode::OK, List { data, next_cursor: page.next_cursor }).into_response())
+    let list = List { data, next_cursor: page.next_cursor };
+    Ok(memory.attach(Json(StatusCode::OK, list).into_response()))
 }
 
 /// A page that is full, or the last, where that does not take long: a store looks at a stretch of

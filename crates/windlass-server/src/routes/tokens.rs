@@ -129,7 +129,7 @@ pub(super) async fn create(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    let body = body::json(&shared, request, body::SINGLE_BYTES_MAX).await?;
+    let body = body::json(request, body::SINGLE_BYTES_MAX).await?;
     let wish = wish(Object::read(&body.bytes, &WISH)?)?;
     if keyring::tokens(&**shared.store()).await?.len() >= TOKENS_MAX {
         let text = format!("there are {TOKENS_MAX} tokens: remove some that are revoked");
@@ -177,7 +177,7 @@ pub(super) async fn revoke(
     request: Request,
 ) -> Outcome<Response> {
     let is_purge = query.read(REVOKE.query)?.flag("purge")?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     let one = DocQuery::One { class: CLASS.into(), key: id.clone() };
     let found = shared.store().load(one).await?.pop();
     let shown = windlass_core::limits::clip(&id, 64);

@@ -109,7 +109,7 @@ pub(super) async fn pause(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     order(&shared, &caller, &name, RunOrder::Pause).await
 }
 
@@ -133,7 +133,7 @@ pub(super) async fn resume(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     order(&shared, &caller, &name, RunOrder::Run).await
 }
 
@@ -157,7 +157,7 @@ pub(super) async fn drain(
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
-    body::none(&shared, request).await?;
+    body::none(request).await?;
     order(&shared, &caller, &name, RunOrder::Drain).await
 }
 

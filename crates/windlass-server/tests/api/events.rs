@@ -124,6 +124,7 @@ async fn a_worker_over_http_is_told_when_it_joins_obeys_and_leaves() {
     let server = Server::start(Bounds::default()).await;
     let mut socket = open(&server, "?subscribe=worker.*").await;
     let api = &server.api;
+    api.submit(r#"{"queue":"q"}"#).await;
     let ask = json!({"worker": {"name": "far", "slots": 3}, "queues": ["q"], "max": 1});
     let leased = api.post("/leases", &ask.to_string()).await.is(200);
     let id = leased["worker"]["id"].as_str().unwrap();
@@ -131,6 +132,10 @@ async fn a_worker_over_http_is_told_when_it_joins_obeys_and_leaves() {
     assert_eq!(joined["type"], "worker.joined");
     let data = &joined["data"];
     assert_eq!((&data["worker_id"], &data["slots"]), (&json!(id), &json!(3)), "{data}");
+    let task = &leased["tasks"][0];
+    let done = json!({"id": task["id"], "epoch": task["epoch"], "outcome": "completed"});
+    let done = json!({"worker_id": id, "results": [done]}).to_string();
+    api.post("/results", &done).await.is(200);
     // Another server, which has not heard of it before, may speak for it.
     let (again, other) = (json!({"worker": {"id": id}, "queues": ["q"], "max": 1}), api.another());
     for (order, kind) in [("pause", "worker.paused"), ("resume", "worker.resumed")] {

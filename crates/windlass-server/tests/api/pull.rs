@@ -11,12 +11,18 @@ use windlass_testkit::faults::Method as Call;
 use crate::support::{Answer, Api, Server};
 
 /// Leases up to so many tasks for this worker, or a new one.
-async fn lease(api: &Api, worker: Option<&str>, max: u32) -> Value {
+pub(crate) async fn lease(api: &Api, worker: Option<&str>, max: u32) -> Value {
     let body = json!({ "worker": { "id": worker, "name": "py" }, "max": max });
     api.post("/leases", &body.to_string()).await.is(200)
 }
 
-fn id(leased: &Value) -> &str {
+/// A worker without tasks: it is one from its second request on.
+async fn registered(api: &Api) -> Value {
+    let first = lease(api, None, 1).await;
+    lease(api, Some(id(&first)), 1).await
+}
+
+pub(crate) fn id(leased: &Value) -> &str {
     leased["worker"]["id"].as_str().unwrap()
 }
 
@@ -33,12 +39,12 @@ async fn report(api: &Api, worker: &str, results: &[Value]) -> Value {
     api.post("/results", &body.to_string()).await.is(200)
 }
 
-async fn heartbeat(api: &Api, worker: &str, held: &[Value]) -> Answer {
+pub(crate) async fn heartbeat(api: &Api, worker: &str, held: &[Value]) -> Answer {
     let body = json!({ "held": held }).to_string();
     api.post(&format!("/workers/{worker}/heartbeat"), &body).await
 }
 
-fn held(leased: &Value) -> Value {
+pub(crate) fn held(leased: &Value) -> Value {
     let task = &leased["tasks"][0];
     json!({ "id": task["id"], "epoch": task["epoch"] })
 }
@@ -147,7 +153,7 @@ async fn a_worker_that_is_unknown_or_was_lost_has_to_lease_anew() {
     api.claim("hand-1").await;
     heartbeat(&api, "hand-1", &[]).await.is_problem(409, "lease-lost");
     api.delete("/workers/hand-1").await.is_problem(409, "lease-lost");
-    let leased = lease(&api, None, 1).await;
+    let leased = registered(&api).await;
     assert_eq!(api.delete(&format!("/workers/{}", id(&leased))).await.is(200)["released"], 0);
     let body = json!({ "worker": leased["worker"] }).to_string();
     api.post("/leases", &body).await.is_problem(409, "lease-lost");
@@ -183,7 +189,7 @@ async fn a_result_counts_only_from_the_worker_of_the_lease() {
     let api = Api::new();
     let submitted = api.submit("{}").await;
     let leased = lease(&api, None, 1).await;
-    let stranger = lease(&api, None, 1).await;
+    let stranger = registered(&api).await;
     let done = result(&leased, &json!({ "outcome": "completed" }));
     let nothing = json!({ "id": "no-such-task", "epoch": "7", "outcome": "completed" });
     let answer = report(&api, id(&stranger), &[done.clone(), nothing]).await;
@@ -381,7 +387,7 @@ async fn an_order_that_comes_with_results_is_obeyed_by_their_lease() {
 async fn who_waits_for_tasks_hears_of_an_order_at_once() {
     // Its next beat would be due after 30 s.
     let api = Api::with("[worker]\nlease = \"90s\"\nheartbeat = \"30s\"");
-    let leased = lease(&api, None, 1).await;
+    let leased = registered(&api).await;
     let path = format!("/workers/{}", id(&leased));
     let body = json!({ "worker": leased["worker"], "wait": "60s" }).to_string();
     let started = std::time::Instant::now();
@@ -424,7 +430,7 @@ async fn slots_in_use_follow_from_leases_and_results() {
 #[tokio::test]
 async fn a_worker_that_is_gone_takes_no_orders() {
     let api = Api::new();
-    let leased = lease(&api, None, 1).await;
+    let leased = registered(&api).await;
     let path = format!("/workers/{}", id(&leased));
     api.delete(&path).await.is(200);
     for order in ["pause", "resume", "drain"] {

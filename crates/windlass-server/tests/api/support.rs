@@ -135,12 +135,20 @@ impl Server {
     }
 
     pub(crate) async fn start_with(bounds: Bounds, tls: Option<Tls>) -> Self {
-        let api = Api::new();
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().bounds(bounds);
-        let listener = match tls {
-            Some(tls) => listener.tls(tls),
-            None => listener,
-        };
+        Self::start_on(Api::new(), |listener| {
+            let listener = listener.bounds(bounds);
+            match tls {
+                Some(tls) => listener.tls(tls),
+                None => listener,
+            }
+        })
+        .await
+    }
+
+    /// A server of this API, with a socket that is set up like this.
+    pub(crate) async fn start_on(api: Api, set_up: impl FnOnce(Listener) -> Listener) -> Self {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = set_up(listener);
         let (address, app) = (listener.address(), api.app.clone());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(listener.serve(app, async move {

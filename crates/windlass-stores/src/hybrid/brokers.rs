@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use windlass_core::store::{BrokerState, Finding, IdlePoll, Severity};
+use windlass_core::store::{BrokerState, Depth, Finding, IdlePoll, Severity};
 use windlass_core::{Priority, QueueName, WorkerId};
 
 use super::broker::Broker;
@@ -125,13 +125,19 @@ impl Brokers {
         self.all.iter().map(state).collect()
     }
 
-    /// What an operator should know.
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    /// What an operator should know. A ping is answered to everybody, so it does not say why: the reason holds the
+    /// broker's address.
+    pub(super) fn findings(&self, depth: Depth) -> Vec<Finding> {
+        let because = |why: String| match depth {
+            Depth::Ping => String::new(),
+            Depth::Full | Depth::Repair => format!(" ({why})"),
+        };
         let finding = |(name, why): (&str, String)| Finding {
             severity: Severity::Warning,
             subject: "broker",
             text: format!(
-                "broker {name} is away: its tasks are claimed from the database directly ({why})"
+                "broker {name} is away: its tasks are claimed from the database directly{}",
+                because(why)
             ),
             advice: "start it, or look at the network, its URL and password; nothing is lost"
                 .into(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use windlass_core::{Store, TaskId};
-use windlass_testkit::{DAMAGE_RULES, servers::redis::Keeping};
-use windlass_testkit::{RedisServer, Subject};
+use windlass_testkit::servers::redis::Keeping;
+use windlass_testkit::{DAMAGE_RULES, RedisServer, Subject};
 
 use super::hybrid::HybridSubject;
 
