@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use windlass_core::store::{
-    Bid, Duty, GetParams, Leadership, Parts, Reservation, WaitParams, WakeMark,
+    Bid, Duty, GetParams, Leadership, Parts, Reservation, WaitParams,
 };
 use windlass_core::{Result, State, Store, TaskId, WorkerId};
 use windlass_testkit::draft::{draft, queue};
@@ -138,11 +138,9 @@ async fn await_end(store: &Arc<dyn Store>, id: &TaskId) {
             Some(_) | None => return,
         }
         let params = || WaitParams {
-            queues: Vec::new(),
-            orders: None,
-            since: None::<WakeMark>,
             tasks: vec![id.clone()],
             at_most: LOOK_EVERY,
+            ..WaitParams::default()
         };
         insist(|| store.wait(params())).await;
     }
