@@ -23,7 +23,9 @@ async fn reshard_under_load(cluster: &RedisCluster, store: Arc<dyn Store>, keys:
         let slot = cluster.open_slot(key);
         let (mut moved, mut is_empty) = (0, false);
         while !is_empty {
-            let step = if moved < ONE_BY_ONE { 1 } else { AT_ONCE };
+            // Of the fleet's keys only that of the workers is met by everybody: all of them are moved in one step.
+            let is_queue = !key.contains("{~}");
+            let step = if is_queue && moved < ONE_BY_ONE { 1 } else { AT_ONCE };
             let move_some = async {
                 let keys: Vec<_> = std::iter::from_fn(|| slot.move_key()).take(step).collect();
                 is_empty = keys.len() < step;

@@ -48,7 +48,7 @@ impl Upkeep {
             produced.expect("the last tasks come to their end").unwrap();
         self.is_over.send_replace(true);
         self.leader.await.unwrap();
-        assert!(kept.len() > 5, "the leader had little to do: {}", kept.len());
+        assert!(!kept.is_empty() && !pruned.is_empty(), "the leader had nothing to do");
         for id in kept {
             let record = record_of(&self.store, &id).await.expect("an acknowledged task");
             assert_eq!(record.state, State::Completed, "{record:#?}");

@@ -79,7 +79,7 @@ pub async fn an_insert_over_several_queues_repeated_after_a_failure_stores_every
             if more.is_empty() {
                 break;
             }
-            claimed.extend(more.into_iter().map(|task| task.id.clone()));
+            claimed.extend(more.into_iter().map(|task| task.id));
         }
         claimed.sort();
         let mut expected: Vec<_> = mine().map(|task| task.id.clone()).collect();
