@@ -136,7 +136,9 @@ async fn judge(
     leader(store.as_ref()).await?;
 
     let most = args.processes as f64 * CONNECTIONS_MAX + LEADER_CONNECTIONS_MAX;
-    server.settle(most, SETTLE_MAX).await?;
+    if args.store != FleetStore::Redis {
+        server.settle(most, SETTLE_MAX).await?;
+    }
     let before = server.cost().await?;
     tokio::time::sleep(Duration::from_secs(args.idle)).await;
     let idle = server.cost().await?.since(&before);
