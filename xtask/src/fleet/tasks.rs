@@ -10,7 +10,7 @@ use windlass_core::store::{GetParams, Inserted, Parts, Reservation};
 use windlass_core::{QueueName, State, Store, TaskId, TaskRecord};
 use windlass_testkit::draft::draft;
 
-use super::{PATIENCE, TICK, rounded};
+use super::{PATIENCE, TICK, patiently, rounded};
 use crate::Result;
 use crate::torture::guard;
 
@@ -46,9 +46,10 @@ impl Tasks {
 
     async fn add(&mut self, store: &Arc<dyn Store>, count: usize) -> Result {
         let wanted = vec![Reservation { queue: QueueName::new(QUEUE)?, count }];
-        let ids = store.reserve(wanted).await?;
+        let ids = patiently(|| store.reserve(wanted.clone())).await?;
         let made = ids.iter().map(|id| draft().queue(QUEUE).kind(KIND).with_id(id.clone()));
-        for inserted in store.insert(made.collect()).await? {
+        let made: Vec<_> = made.collect();
+        for inserted in patiently(|| store.insert(made.clone())).await? {
             if !matches!(inserted, Inserted::New { .. }) {
                 return Err(format!("a submit was answered {inserted:?}").into());
             }
@@ -68,7 +69,8 @@ impl Tasks {
             let mut going = Vec::new();
             for ids in left.chunks(TOGETHER) {
                 let params = GetParams { ids: ids.to_vec(), parts: Parts::NONE };
-                for (id, record) in ids.iter().zip(store.get(params).await?) {
+                let found = patiently(|| store.get(params.clone())).await?;
+                for (id, record) in ids.iter().zip(found) {
                     match record {
                         Some(record) if record.state.is_terminal() => records.push(record),
                         _ => going.push(id.clone()),

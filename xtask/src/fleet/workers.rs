@@ -12,7 +12,7 @@ use windlass_core::store::WorkerRecord;
 use windlass_core::{Store, WorkerId};
 
 use super::server::Server;
-use super::{PATIENCE, TICK};
+use super::{PATIENCE, TICK, patiently};
 use crate::Result;
 use crate::torture::guard::{self, Killed};
 
@@ -121,7 +121,7 @@ fn end_in_order(mut processes: Vec<Killed>) -> Result<usize> {
 }
 
 async fn alive(store: &dyn Store) -> Result<Vec<WorkerRecord>> {
-    let mut workers = store.workers().await?;
+    let mut workers = patiently(|| store.workers()).await?;
     workers.retain(|record| !record.is_gone);
     Ok(workers)
 }
