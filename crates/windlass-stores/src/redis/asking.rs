@@ -1,13 +1,15 @@
 //! A claim as it is asked for in calls of a bounded size, and what came of it: what both layouts have in common.
 
 use futures_util::future::join_all;
-use windlass_core::store::{ClaimParams, Quota};
-use windlass_core::{Error, QueueName, Reason, Result, Timestamp, WorkerId};
+use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, Quota};
+use windlass_core::{Claimed, Error, QueueName, Reason, Result, Timestamp, WorkerId};
 
 use super::error::strange;
 use super::fleet::Fleet;
+use super::options::RedisOptions;
 use super::reply::{Reply, next};
 use super::script::Call;
+use crate::claimed::ClaimedTasks;
 
 /// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
 pub(super) const AT_ONCE: usize = 200;
@@ -32,6 +34,10 @@ pub(super) struct Asking {
     quotas: Vec<Quota>,
     limit: usize,
     suspects: usize,
+    /// At how many bytes of payloads it stops.
+    bytes_left: usize,
+    /// A call had no answer: it may have leased tasks that are not known here.
+    is_cut_short: bool,
 }
 
 /// What one quota has given.
@@ -42,7 +48,8 @@ pub(super) struct Share<R> {
 
 /// What a script has found.
 pub(super) enum Found<R> {
-    Shares(Vec<Share<R>>),
+    /// What each quota gave, and how many bytes the large payloads have.
+    Shares(Vec<Share<R>>, usize),
     /// The lease is over, as far as the caller knows it.
     Overdue,
     Gone,
@@ -93,11 +100,18 @@ impl Asking {
             quotas: params.quotas.iter().filter(is_wanted).cloned().collect(),
             limit: params.limit,
             suspects: params.suspects_at_most,
+            bytes_left: CLAIM_BYTES_MAX,
+            is_cut_short: false,
         }
     }
 
+    /// What the claim has come to.
+    pub(super) fn with(&self, tasks: Vec<Claimed>) -> ClaimedTasks {
+        ClaimedTasks { tasks, is_cut_short: self.is_cut_short }
+    }
+
     pub(super) fn is_served(&self) -> bool {
-        self.limit == 0 || self.quotas.is_empty()
+        self.limit == 0 || self.quotas.is_empty() || self.bytes_left == 0
     }
 
     /// The queues of the next call: all of them, or on a Cluster those of the first.
@@ -123,6 +137,9 @@ impl Asking {
                 pieces.push(Self { quotas, limit: wanted - at, suspects: 0, ..self.clone() });
             }
         }
+        // None knows what those in front of it bring: each has its share.
+        let bytes_each = (self.bytes_left / pieces.len()).max(1);
+        pieces.iter_mut().for_each(|piece| piece.bytes_left = bytes_each);
         pieces
     }
 
@@ -139,8 +156,9 @@ impl Asking {
         call: &mut Call,
         queues: &[QueueName],
         lease: LeaseKnown,
-        is_cluster: bool,
+        options: &RedisOptions,
     ) {
+        let (is_cluster, longest) = (options.is_cluster(), options.limits.payload_bytes_max);
         let quotas = self.next_quotas(is_cluster);
         call.add(self.worker.as_str());
         match lease {
@@ -156,16 +174,19 @@ impl Asking {
             call.add(quota.at_most.min(AT_ONCE));
             L::add_quota(call, quota);
         }
+        call.add(self.bytes_left);
+        call.add(longest.max(1));
     }
 
     fn read<L: Claiming>(&self, reply: Reply, now: Timestamp) -> Result<Found<L::Row>> {
         let mut parts = reply.list()?;
-        match next(&mut parts, "claim")?.number()? {
-            1 => {}
+        let bytes = match next(&mut parts, "claim")?.number()? {
+            1 => Some(0),
             2 => return Ok(Found::Overdue),
             3 => return Ok(Found::Gone),
-            _ => return Err(strange("claim")),
-        }
+            more => more.checked_sub(4).and_then(|bytes| usize::try_from(bytes).ok()),
+        };
+        let bytes = bytes.ok_or_else(|| strange("claim"))?;
         let mut shares = Vec::new();
         for share in parts {
             let mut parts = share.list()?;
@@ -175,11 +196,12 @@ impl Asking {
             let rows = L::read_rows(&self.quotas[quota].queue, &self.worker, now, parts)?;
             shares.push(Share { quota, rows });
         }
-        Ok(Found::Shares(shares))
+        Ok(Found::Shares(shares, bytes))
     }
 
     /// Takes off what was found; what came up short has nothing more to give.
-    fn subtract<L: Claiming>(&mut self, shares: &[Share<L::Row>], is_cluster: bool) {
+    fn subtract<L: Claiming>(&mut self, shares: &[Share<L::Row>], bytes: usize, is_cluster: bool) {
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
         let asked = if is_cluster { 1 } else { self.quotas.len() };
         let cut = self.limit.min(AT_ONCE);
         let rows = || shares.iter().flat_map(|share| &share.rows);
@@ -208,8 +230,8 @@ impl Asking {
         is_cluster: bool,
     ) -> Result<Option<Vec<L::Row>>> {
         match self.read::<L>(reply, now)? {
-            Found::Shares(shares) => {
-                self.subtract::<L>(&shares, is_cluster);
+            Found::Shares(shares, bytes) => {
+                self.subtract::<L>(&shares, bytes, is_cluster);
                 Ok(Some(shares.into_iter().flat_map(|share| share.rows).collect()))
             }
             Found::Overdue => Ok(None),
@@ -228,7 +250,8 @@ impl Fleet {
     }
 }
 
-/// Asks until a claim is served; `rows` are those that it has already.
+/// Asks until a claim is served; `rows` are those that it has already. A call without an answer ends the claim:
+/// what others have brought must not be lost with it.
 pub(super) async fn ask<L: Claiming>(
     layout: &L,
     asking: &mut Asking,
@@ -240,15 +263,26 @@ pub(super) async fn ask<L: Claiming>(
         let pieces = asking.pieces(!rows.is_empty());
         let calls = pieces.iter().map(|piece| ask_for_piece(layout, piece, lease));
         // One behind the other, without waiting for answers in between.
+        let mut failure = None;
         for found in join_all(calls).await {
-            match found? {
-                Found::Shares(shares) => {
-                    asking.subtract::<L>(&shares, is_cluster);
+            match found {
+                Err(error) => failure = Some(error),
+                Ok(Found::Shares(shares, bytes)) => {
+                    asking.subtract::<L>(&shares, bytes, is_cluster);
                     rows.extend(shares.into_iter().flat_map(|share| share.rows));
                 }
-                Found::Gone if rows.is_empty() => return Err(lost(&asking.worker)),
-                Found::Gone | Found::Overdue => return Ok(rows),
+                Ok(Found::Gone) if rows.is_empty() => failure = Some(lost(&asking.worker)),
+                Ok(Found::Gone | Found::Overdue) => asking.quotas.clear(),
             }
+        }
+        match failure {
+            Some(error) if rows.is_empty() => return Err(error),
+            Some(error) => {
+                tracing::warn!(error = error.chain(), "a claim was cut short");
+                asking.is_cut_short = true;
+                break;
+            }
+            None => {}
         }
     }
     Ok(rows)
@@ -263,7 +297,7 @@ async fn ask_for_piece<L: Claiming>(
     let queues = asking.queues(options.is_cluster());
     let stems = layout.claim_stems(&queues);
     let mut call = layout.script().on(&stems).arg(options.told_time());
-    asking.add_to::<L>(&mut call, &queues, lease, options.is_cluster());
+    asking.add_to::<L>(&mut call, &queues, lease, options);
     let mut reply = layout.fleet().ask(call).await?.list()?;
     let now = next(&mut reply, "claim")?.time()?;
     asking.read::<L>(next(&mut reply, "claim")?, now)
