@@ -35,7 +35,7 @@ use async_trait::async_trait;
 
 pub use apply::{Applied, ApplyParams, ApplyReply, Refusal};
 pub use change::{Action, ChangeParams, ChangeReply, Changed, Target};
-pub use claim::{Claim, ClaimParams, PrioritySet, Quota};
+pub use claim::{CLAIM_BYTES_MAX, Claim, ClaimParams, PrioritySet, Quota};
 pub use document::{AUDIT, Audit, DocQuery, Document, SaveDoc, Saved};
 pub use insert::{Inserted, Reservation};
 pub use lead::{Bid, Duty, DutyReport, Leadership, Term};
@@ -94,6 +94,9 @@ pub trait Store: Any + Send + Sync {
     ///
     /// At most `suspects_at_most` of the tasks have two crashes or more; others of that sort stay
     /// pending and hold up nobody.
+    ///
+    /// A claim stops when its payloads have [`CLAIM_BYTES_MAX`] bytes: one that brings so many may have left
+    /// tasks behind.
     ///
     /// A worker that is unknown, has left or was declared lost gets
     /// [`crate::ErrorKind::LeaseLost`] with [`crate::Reason::WorkerLost`]. One whose lease has run out but who is not declared lost

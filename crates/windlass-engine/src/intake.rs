@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use windlass_core::store::WakeMark;
+use windlass_core::store::{CLAIM_BYTES_MAX, WakeMark};
 use windlass_core::{Claimed, Priority};
 
 use crate::leases::Controls;
@@ -28,6 +28,8 @@ struct Buffer {
     tasks: VecDeque<Waiting>,
     /// How many there are of each priority.
     counts: [usize; Priority::DESCENDING.len()],
+    /// Of their payloads.
+    bytes: usize,
 }
 
 #[derive(Default)]
@@ -70,6 +72,11 @@ impl Intake {
         self.buffer.lock().tasks.len() + self.coming.load(Ordering::SeqCst)
     }
 
+    /// True when the payloads of what waits here take all the memory that they may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.buffer.lock().bytes >= CLAIM_BYTES_MAX
+    }
+
     /// Announces a claim of so many tasks.
     pub(crate) fn expect(&self, count: usize) -> Coming<'_> {
         self.coming.fetch_add(count, Ordering::SeqCst);
@@ -106,7 +113,7 @@ impl Buffer {
     /// Puts a task in front of the less urgent ones of its queue, and behind all others.
     fn add(&mut self, waiting: Waiting) {
         let priority = waiting.task.priority;
-        self.counts[rank(priority)] += 1;
+        self.count(&waiting);
         let is_any_less = self.counts[..rank(priority)].iter().any(|count| *count > 0);
         let is_behind = |other: &Waiting| {
             other.task.priority < priority && other.task.queue == waiting.task.queue
@@ -120,12 +127,18 @@ impl Buffer {
     fn take_first(&mut self) -> Option<Waiting> {
         let waiting = self.tasks.pop_front()?;
         self.counts[rank(waiting.task.priority)] -= 1;
+        self.bytes -= waiting.task.payload.len();
         Some(waiting)
     }
 
     fn put_first(&mut self, waiting: Waiting) {
-        self.counts[rank(waiting.task.priority)] += 1;
+        self.count(&waiting);
         self.tasks.push_front(waiting);
+    }
+
+    fn count(&mut self, waiting: &Waiting) {
+        self.counts[rank(waiting.task.priority)] += 1;
+        self.bytes += waiting.task.payload.len();
     }
 
     fn take_all(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
@@ -135,7 +148,7 @@ impl Buffer {
         let all = std::mem::take(self).tasks;
         let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
         for waiting in kept {
-            self.counts[rank(waiting.task.priority)] += 1;
+            self.count(&waiting);
             self.tasks.push_back(waiting);
         }
         taken
@@ -209,6 +222,27 @@ mod tests {
         let wanted =
             [("a", critical), ("a", high), ("a", high), ("a", low), ("b", high), ("b", low)];
         assert_eq!(order, wanted.map(|(queue, priority)| (queue.to_owned(), priority)));
+        Ok(())
+    }
+
+    #[test]
+    fn payloads_that_wait_are_bounded() -> Result<()> {
+        let intake = Intake::default();
+        let heavy = || -> Result<Waiting> {
+            let mut waiting = waiting("a", Priority::Normal)?;
+            waiting.task.payload = vec![0; CLAIM_BYTES_MAX / 2].into();
+            Ok(waiting)
+        };
+        intake.push([heavy()?].into_iter(), intake.expect(1));
+        assert!(!intake.is_full());
+        intake.push([heavy()?].into_iter(), intake.expect(1));
+        assert!(intake.is_full());
+        let first = intake.pop().expect("two wait");
+        assert!(!intake.is_full());
+        intake.unpop(first);
+        assert!(intake.is_full());
+        assert_eq!(intake.take_older(Duration::ZERO).len(), 2);
+        assert!(!intake.is_full());
         Ok(())
     }
 

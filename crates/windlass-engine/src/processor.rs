@@ -18,8 +18,6 @@ use crate::syncer::Ended;
 const UNSTARTED_MAX: Duration = Duration::from_secs(1);
 /// How long one wait for work lasts before it is begun anew.
 const WAIT_AT_MOST: Duration = Duration::from_secs(30);
-/// A claim without an answer for so long may have brought tasks that we do not know of.
-const DOUBT_AFTER: Duration = Duration::from_secs(5);
 /// The pause after a claim that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -82,24 +80,13 @@ impl Processor {
     /// Claims for the free slots.
     async fn claim(&self, params: ClaimParams, asked: Asked<'_>) {
         let station = &self.station;
-        let mut claim = station.store.claim(params);
-        let answer = match tokio::time::timeout(DOUBT_AFTER, &mut claim).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                station.doubt();
-                // Never dropped: it may hold a transaction.
-                claim.await
-            }
-        };
-        match answer {
+        match station.answered(station.store.claim(params)).await {
             Ok(claim) => {
                 station.contact.answered();
                 station.receive(asked, claim);
             }
             Err(error) => {
-                if error.is_unavailable() {
-                    station.doubt();
-                }
+                station.doubt();
                 if station.hush.allows("claim") {
                     tracing::warn!(error = error.chain(), "claim failed");
                 }

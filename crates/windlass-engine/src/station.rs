@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::dice::Dice;
-use windlass_core::store::{Claim, ClaimParams, RunOrder, WakeMark};
+use windlass_core::store::{CLAIM_BYTES_MAX, Claim, ClaimParams, RunOrder, WakeMark};
 use windlass_core::{Claimed, Clock, Store, WorkerId};
 
 use crate::client::Client;
@@ -24,6 +24,8 @@ use crate::quotas::{Queues, share};
 use crate::slots::Slots;
 use crate::suspects::{Pass, Suspects};
 
+/// A claim without an answer for so long may have brought tasks that we do not know of.
+const DOUBT_AFTER: Duration = Duration::from_secs(5);
 /// How long beats name everything that is held, after a claim that had no answer.
 const DOUBT: Duration = Duration::from_secs(20);
 /// How often they do so anyway.
@@ -137,7 +139,7 @@ impl Station {
         if self.stopping.is_cancelled() || *self.order.borrow() != RunOrder::Run {
             return None;
         }
-        if self.is_stuck.load(Ordering::Relaxed) {
+        if self.is_stuck.load(Ordering::Relaxed) || self.intake.is_full() {
             return None;
         }
         let worker = self.identity.fit_id()?;
@@ -176,7 +178,13 @@ impl Station {
         // It may have left a suspect behind, and whoever had the pass cannot tell that any more. Or it
         // did not ask all queues that are served by now, and its mark says nothing of the others.
         let is_outdated = !Arc::ptr_eq(&queues, &self.queues.borrow());
-        if is_outdated || (!had_pass && self.suspects.is_free()) {
+        if claim.is_cut_short {
+            self.doubt();
+        }
+        // One that stopped at its bound in bytes may have left tasks behind.
+        let bytes: usize = claim.tasks.iter().map(|task| task.payload.len()).sum();
+        let is_short = claim.is_cut_short || bytes >= CLAIM_BYTES_MAX;
+        if is_short || is_outdated || (!had_pass && self.suspects.is_free()) {
             self.intake.refresh();
         }
         self.intake.push(claim.tasks.into_iter().map(arrive), coming);
@@ -196,6 +204,18 @@ impl Station {
     /// A claim had no answer: it may have brought tasks that we do not know of.
     pub(crate) fn doubt(&self) {
         self.doubt.lock().until = Some(Instant::now() + DOUBT);
+    }
+
+    /// Awaits the answer to a call that claims. A call that is late counts as a claim without an answer.
+    pub(crate) async fn answered<T>(&self, mut call: impl Future<Output = T> + Unpin) -> T {
+        match tokio::time::timeout(DOUBT_AFTER, &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.doubt();
+                // Never dropped: it may hold a transaction.
+                call.await
+            }
+        }
     }
 
     /// How long after its claim a task that no beat names goes back.
@@ -273,7 +293,7 @@ mod tests {
         };
         let (with_pass, second, third) = (ask(1), ask(3), ask(7));
         let is_followed = |answered| {
-            station.receive(answered, Claim { tasks: Vec::new(), mark: WakeMark(1) });
+            station.receive(answered, Claim::new(Vec::new(), WakeMark(1)));
             station.intake.dry().is_none()
         };
         assert!(!is_followed(second), "who has the pass tells when it is free");

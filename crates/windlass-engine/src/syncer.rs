@@ -15,6 +15,8 @@ use crate::station::Station;
 
 /// Most endings in one trip.
 const BATCH_MAX: usize = 1_000;
+/// Bytes of results at which a trip is full.
+const REPORT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A run that has ended.
 pub(crate) struct Ended {
@@ -40,10 +42,25 @@ pub(crate) fn start(
     tokio::spawn(async move {
         let mut batch = Vec::new();
         while ended.recv_many(&mut batch, BATCH_MAX).await > 0 {
-            let judged = batch.drain(..).map(|ended| judge(&station, ended)).collect();
-            report(&station, judged).await;
+            let mut judged = batch.drain(..).map(|ended| judge(&station, ended)).peekable();
+            while judged.peek().is_some() {
+                report(&station, next_report(&mut judged)).await;
+            }
         }
     })
+}
+
+/// The next endings, as many as one trip may carry: at least one, and of results at most so many bytes and one
+/// result more.
+fn next_report(judged: &mut impl Iterator<Item = Judged>) -> Vec<Judged> {
+    let (mut report, mut bytes) = (Vec::new(), 0);
+    while bytes < REPORT_BYTES_MAX
+        && let Some(next) = judged.next()
+    {
+        bytes += next.transition.next.result.as_ref().map_or(0, |result| result.len());
+        report.push(next);
+    }
+    report
 }
 
 pub(crate) fn judge(station: &Station, ended: Ended) -> Judged {
@@ -69,13 +86,25 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
             transitions: judged.iter().map(|judged| judged.transition.clone()).collect(),
             then_claim,
         };
-        match station.store.apply(params).await {
+        let answer = match &asked {
+            Some(_) => station.answered(station.store.apply(params)).await,
+            None => station.store.apply(params).await,
+        };
+        if asked.is_some() && !matches!(&answer, Ok(ApplyReply { claim: Some(Ok(_)), .. })) {
+            // Whatever the error says: the claim may have leased tasks.
+            station.doubt();
+        }
+        match answer {
             Ok(reply) => {
                 station.contact.answered();
                 go_on(station);
                 settle(station, &judged, &reply, has_failed);
-                if let (Some(asked), Some(Ok(claim))) = (asked, reply.claim) {
-                    station.receive(asked, claim);
+                match (asked, reply.claim) {
+                    (Some(asked), Some(Ok(claim))) => station.receive(asked, claim),
+                    (_, Some(Err(error))) if station.hush.allows("claim") => {
+                        tracing::warn!(error = error.chain(), "claim failed");
+                    }
+                    _ => {}
                 }
                 return;
             }
@@ -92,7 +121,6 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
             }
             Err(error) if error.is_unavailable() => {
                 has_failed = true;
-                station.doubt();
                 station.is_stuck.store(true, Ordering::Relaxed);
                 if station.hush.allows("endings") {
                     tracing::warn!(error = error.chain(), "endings wait for the store");

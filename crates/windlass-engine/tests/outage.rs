@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use windlass_core::{ErrorKind, State};
-use windlass_engine::{Configure, Context};
-use windlass_testkit::Method;
-use windlass_testkit::fleet::{Do, Fleet, check_ended};
+use windlass_core::{ErrorKind, State, TaskId};
+use windlass_engine::{Configure, Context, Worker};
+use windlass_testkit::fleet::{Do, Fleet, Seat, check_ended};
+use windlass_testkit::{Faults, Method};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -78,6 +78,86 @@ async fn a_claim_whose_reply_was_lost_comes_back_within_twenty_seconds() {
         assert!(!seat.faults.is_planned(Method::Claim), "the reply was lost");
         worker.stop().await.unwrap();
     }
+}
+
+/// A worker whose third end of a run travels with a claim, and tasks for it: the claim of its processor has no
+/// answer until [`Method::Claim`] is released.
+async fn claims_behind_an_apply(fleet: &Fleet, seat: &Seat, phase: u32) -> (Worker, Vec<TaskId>) {
+    let handle = |task: Do, _: Context<()>| async move {
+        tokio::time::sleep(SECOND + Duration::from_millis(task.0)).await;
+        Ok(task.0)
+    };
+    let worker = seat.worker().handle(handle).concurrency(4).start().await.unwrap();
+    tokio::time::sleep(SECOND / 2 * phase).await;
+    let mut ids = fleet.submit_all(4).await;
+    tokio::time::sleep(SECOND / 2).await;
+    assert_eq!(fleet.count(State::Running).await, 4);
+    seat.faults.hold(Method::Claim);
+    ids.extend(fleet.submit_all(4).await);
+    (worker, ids)
+}
+
+/// Loses the claim behind an apply as `lose` says; every task must have ended 20 s later.
+async fn check_lost_claim(lose: impl Fn(&Faults)) {
+    for phase in 0..10 {
+        let fleet = Fleet::new();
+        let seat = fleet.seat();
+        let (worker, ids) = claims_behind_an_apply(&fleet, &seat, phase).await;
+        lose(&seat.faults);
+        tokio::time::sleep(SECOND).await;
+        assert!(seat.faults.were_claims_spoiled() && !seat.faults.is_planned(Method::Apply));
+        assert!(fleet.count(State::Running).await > 0, "they are leased, and nobody knows");
+        let lost = Instant::now();
+        seat.faults.release(Method::Claim);
+        for record in fleet.all_ended(&ids).await {
+            check_ended(&record, State::Completed, 1, 0);
+        }
+        assert!(lost.elapsed() <= SECOND * 20, "{:?}", lost.elapsed());
+        worker.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_lost_behind_an_apply_comes_back_within_twenty_seconds() {
+    for kind in [ErrorKind::Unavailable, ErrorKind::Corrupt, ErrorKind::Invalid] {
+        check_lost_claim(|faults| faults.lose_claim(kind)).await;
+        check_lost_claim(|faults| {
+            faults.pass_one(Method::Apply);
+            faults.pass_one(Method::Apply);
+            faults.lose_reply_as(Method::Apply, kind);
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_cut_short_comes_back_within_twenty_seconds() {
+    check_lost_claim(|faults| faults.cut_claim_short(1)).await;
+    check_lost_claim(|faults| faults.cut_claim_short(0)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_behind_an_apply_that_hangs_leaves_no_task_leased() {
+    let fleet = Fleet::new();
+    let (seat, other) = (fleet.seat(), fleet.seat());
+    let (worker, ids) = claims_behind_an_apply(&fleet, &seat, 0).await;
+    seat.faults.called_again(Method::Apply, 2).await;
+    tokio::task::yield_now().await;
+    seat.faults.hold_replies(Method::Apply);
+    tokio::time::sleep(SECOND).await;
+    assert!(fleet.count(State::Running).await > 0, "they are leased, and nobody knows");
+    let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    let second = other.worker().handle(handle).start().await.unwrap();
+    let since = Instant::now();
+    // The last of the first four has ended, too, but its end waits behind the apply that hangs.
+    for record in fleet.all_ended(&ids[4..]).await {
+        check_ended(&record, State::Completed, 1, 0);
+    }
+    assert!(since.elapsed() <= SECOND * 25, "{:?}", since.elapsed());
+    seat.faults.release(Method::Apply);
+    seat.faults.release(Method::Claim);
+    worker.stop().await.unwrap();
+    second.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,10 +31,11 @@ use windlass_core::store::{
     Inserted, Inspection, Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord,
     Reservation, RunOrder, SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
-use windlass_core::{Claimed, NewTask, Result, Store, TaskId, TaskRecord, Transition, WorkerId};
+use windlass_core::{NewTask, Result, Store, TaskId, TaskRecord, Transition, WorkerId};
 
 pub use options::HybridOptions;
 
+use crate::claimed::ClaimedTasks;
 use crate::postgres::PostgresStore;
 use crate::postgres::brokered::{Claimable, Reported, are_successes, segments, to_the_end};
 use brokers::Brokers;
@@ -179,7 +180,7 @@ impl Shared {
 /// What became of endings, and of the claim behind them.
 struct Reply {
     outcomes: Vec<Applied>,
-    claimed: Option<Result<Vec<Claimed>>>,
+    claimed: Option<Result<ClaimedTasks>>,
 }
 
 impl fmt::Debug for HybridStore {
@@ -234,8 +235,8 @@ impl Store for HybridStore {
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
         let mark = self.shared.ledger.wakes().mark();
         let shared = Arc::clone(&self.shared);
-        let tasks = to_the_end(async move { shared.claim(&params).await }).await?;
-        Ok(Claim { tasks, mark })
+        let claimed = to_the_end(async move { shared.claim(&params).await }).await?;
+        Ok(claimed.into_claim(mark))
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
@@ -243,7 +244,7 @@ impl Store for HybridStore {
         let shared = Arc::clone(&self.shared);
         let Reply { outcomes, claimed } =
             to_the_end(async move { shared.apply(params).await }).await?;
-        let claim = claimed.map(|claimed| claimed.map(|tasks| Claim { tasks, mark }));
+        let claim = claimed.map(|claimed| claimed.map(|claimed| claimed.into_claim(mark)));
         Ok(ApplyReply { outcomes, claim })
     }
 

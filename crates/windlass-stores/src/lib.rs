@@ -6,6 +6,8 @@
 
 mod broadcasts;
 mod changing;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod claimed;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 pub mod hybrid;
 pub mod memory;

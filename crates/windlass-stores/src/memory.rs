@@ -63,7 +63,7 @@ impl MemoryStore {
     /// This is what makes the memory store an oracle although the contract leaves some order open.
     pub fn claim_as(&self, params: ClaimParams, chosen: &[TaskId]) -> Result<Claim> {
         let mark = self.shared.wakes.mark();
-        self.change(|model| model.claim_as(&params, chosen)).map(|tasks| Claim { tasks, mark })
+        self.change(|model| model.claim_as(&params, chosen)).map(|tasks| Claim::new(tasks, mark))
     }
 
     /// Runs one step of the model and rings for what it has made ready or ended.
@@ -130,7 +130,7 @@ impl Store for MemoryStore {
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
         let mark = self.shared.wakes.mark();
-        self.change(|model| model.claim(&params)).map(|tasks| Claim { tasks, mark })
+        self.change(|model| model.claim(&params)).map(|tasks| Claim::new(tasks, mark))
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
@@ -139,7 +139,7 @@ impl Store for MemoryStore {
             let outcomes = params.transitions.into_iter().map(|t| model.apply(t)).collect();
             let claim = params
                 .then_claim
-                .map(|params| model.claim(&params).map(|tasks| Claim { tasks, mark }));
+                .map(|params| model.claim(&params).map(|tasks| Claim::new(tasks, mark)));
             ApplyReply { outcomes, claim }
         }))
     }

@@ -376,8 +376,7 @@ impl Store for PostgresStore {
             let session = shared.work.session().await?;
             shared.claim(&session, &params).await
         });
-        let tasks = claiming.await?;
-        Ok(Claim { tasks, mark })
+        Ok(claiming.await?.into_claim(mark))
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {

@@ -265,7 +265,7 @@ impl Store for SqliteStore {
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
         let mark = self.shared.wakes.mark();
         let tasks = self.write(params.limit, move |tx| tx.claim(&params)).await?;
-        Ok(Claim { tasks, mark })
+        Ok(Claim::new(tasks, mark))
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
@@ -277,7 +277,7 @@ impl Store for SqliteStore {
                 None => None,
                 Some(wanted) => match tx.claim(wanted) {
                     Err(error) if !error.is_lease_lost() => return Err(error),
-                    answer => Some(answer.map(|tasks| Claim { tasks, mark })),
+                    answer => Some(answer.map(|tasks| Claim::new(tasks, mark))),
                 },
             };
             Ok(ApplyReply { outcomes, claim })

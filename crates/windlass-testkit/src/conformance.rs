@@ -112,6 +112,8 @@ macro_rules! topic {
                 a_claim_counts_an_attempt_and_records_worker_time_and_epoch,
                 each_claim_of_a_task_has_a_larger_epoch,
                 a_task_is_given_to_one_worker_only_however_many_ask_at_once,
+                a_claim_stops_at_its_bound_in_bytes,
+                a_claim_behind_an_apply_stops_at_its_bound_in_bytes,
                 a_claim_gives_no_more_suspects_than_allowed,
                 the_bound_on_suspects_counts_over_all_queues_of_a_claim,
                 a_claim_behind_an_apply_gives_no_more_suspects_than_allowed,
@@ -198,6 +200,7 @@ macro_rules! topic {
     (held of $subject:ty) => {
         $crate::rules! { $subject; held {
                 an_old_lease_that_is_not_named_goes_back_and_counts_nothing,
+                a_claim_behind_an_apply_whose_reply_was_lost_goes_back,
                 a_lease_that_is_named_stays,
                 a_young_lease_stays_although_it_is_not_named,
                 a_lease_goes_back_when_it_is_older_than_said_and_not_when_it_is_as_old,

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::watch;
+use windlass_core::store::Claim;
 use windlass_core::{Error, ErrorKind, Result, Store};
 
 /// The methods of a store that can go wrong.
@@ -57,6 +58,7 @@ struct Shared {
     setting: watch::Sender<Setting>,
     planned: Mutex<HashMap<Method, VecDeque<Planned>>>,
     partial_inserts: Mutex<VecDeque<(usize, ErrorKind)>>,
+    partial_claims: Mutex<VecDeque<PartialClaim>>,
     calls: watch::Sender<HashMap<Method, u64>>,
     refusals: Mutex<HashMap<Method, u64>>,
 }
@@ -76,8 +78,16 @@ enum Planned {
     Passes,
     /// It is not executed.
     Fails(ErrorKind),
-    /// It is executed, and the caller hears nothing of it.
-    LosesItsReply,
+    /// It is executed, and the caller gets this error.
+    LosesItsReply(ErrorKind),
+}
+
+/// What the caller of a claim hears of its answer.
+enum PartialClaim {
+    /// So many tasks, and that the rest had no answer.
+    CutShort(usize),
+    /// An error; the endings in front of the claim are answered.
+    Fails(ErrorKind),
 }
 
 impl FaultyStore {
@@ -99,7 +109,10 @@ impl FaultyStore {
             *self.faults.0.refusals.lock().unwrap().entry(method).or_default() += 1;
         }
         self.faults.leave(method).await?;
-        if loses_reply { Err(unavailable(method, "the reply was lost")) } else { answer }
+        match loses_reply {
+            Some(kind) => Err(Error::new(kind, format!("{method:?}: the reply was lost"))),
+            None => answer,
+        }
     }
 }
 
@@ -140,7 +153,50 @@ impl Faults {
 
     /// The next call of this method is executed, but its caller gets `Unavailable`.
     pub fn lose_reply(&self, method: Method) {
-        self.planned().entry(method).or_default().push_back(Planned::LosesItsReply);
+        self.lose_reply_as(method, ErrorKind::Unavailable);
+    }
+
+    /// The next call of this method is executed, but its caller gets an error of this kind.
+    pub fn lose_reply_as(&self, method: Method, kind: ErrorKind) {
+        self.planned().entry(method).or_default().push_back(Planned::LosesItsReply(kind));
+    }
+
+    /// The next claim that brings something, alone or behind an apply, is executed. Its caller hears of its first
+    /// `count` tasks.
+    pub fn cut_claim_short(&self, count: usize) {
+        self.partial_claims().push_back(PartialClaim::CutShort(count));
+    }
+
+    /// The next claim that brings something, alone or behind an apply, is executed. Its caller gets an error; what
+    /// the apply itself has done is answered.
+    pub fn lose_claim(&self, kind: ErrorKind) {
+        self.partial_claims().push_back(PartialClaim::Fails(kind));
+    }
+
+    /// True when all faults of claims have happened.
+    pub fn were_claims_spoiled(&self) -> bool {
+        self.partial_claims().is_empty()
+    }
+
+    /// Spoils the answer to a claim as planned.
+    fn spoil_claim(&self, mut claim: Claim) -> Result<Claim> {
+        let mut planned = self.partial_claims();
+        if claim.tasks.is_empty() {
+            return Ok(claim);
+        }
+        match planned.pop_front() {
+            Some(PartialClaim::Fails(kind)) => Err(Error::new(kind, "claim: as planned")),
+            Some(PartialClaim::CutShort(count)) => {
+                claim.tasks.truncate(count);
+                claim.is_cut_short = true;
+                Ok(claim)
+            }
+            None => Ok(claim),
+        }
+    }
+
+    fn partial_claims(&self) -> MutexGuard<'_, VecDeque<PartialClaim>> {
+        self.0.partial_claims.lock().unwrap()
     }
 
     /// The next calls of this method fail and are not executed.
@@ -192,8 +248,8 @@ impl Faults {
         calls.wait_for(enough).await.expect("the sender is ours");
     }
 
-    /// Counts a call and lets it through or not; true when its reply is to be lost.
-    async fn enter(&self, method: Method) -> Result<bool> {
+    /// Counts a call and lets it through or not; answers the error that its caller gets instead of the reply.
+    async fn enter(&self, method: Method) -> Result<Option<ErrorKind>> {
         self.0.calls.send_modify(|calls| *calls.entry(method).or_default() += 1);
         self.until(|setting| !setting.held.contains(&method)).await;
         if self.0.setting.borrow().is_away {
@@ -202,8 +258,8 @@ impl Faults {
         let planned = self.planned().get_mut(&method).and_then(VecDeque::pop_front);
         match planned {
             Some(Planned::Fails(kind)) => Err(Error::new(kind, format!("{method:?}: as planned"))),
-            Some(Planned::LosesItsReply) => Ok(true),
-            Some(Planned::Passes) | None => Ok(false),
+            Some(Planned::LosesItsReply(kind)) => Ok(Some(kind)),
+            Some(Planned::Passes) | None => Ok(None),
         }
     }
 

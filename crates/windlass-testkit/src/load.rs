@@ -213,7 +213,7 @@ impl Hand {
         self.give_back().await;
         loop {
             let was_over = self.is_over();
-            let Claim { tasks, mark } = match self.claim().await {
+            let Claim { tasks, mark, is_cut_short } = match self.claim().await {
                 Ok(claim) => claim,
                 Err(error) => {
                     // Its answer may be lost, and with it the tasks.
@@ -222,6 +222,9 @@ impl Hand {
                     continue;
                 }
             };
+            if is_cut_short {
+                self.give_back().await;
+            }
             if tasks.is_empty() && was_over {
                 return completed;
             }

@@ -5,6 +5,9 @@ use crate::name::QueueName;
 use crate::task::{Claimed, Priority};
 use crate::worker::WorkerId;
 
+/// Payload bytes at which a claim stops: it brings at most so many and one payload more, and at least one task.
+pub const CLAIM_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// What a worker wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimParams {
@@ -67,4 +70,13 @@ pub struct Claim {
     pub tasks: Vec<Claimed>,
     /// For a [`super::Store::wait`] after a claim that found too little.
     pub mark: WakeMark,
+    /// Part of the claim had no answer: the store may have leased tasks that are not listed here.
+    pub is_cut_short: bool,
+}
+
+impl Claim {
+    /// A claim of which every part was answered.
+    pub const fn new(tasks: Vec<Claimed>, mark: WakeMark) -> Self {
+        Self { tasks, mark, is_cut_short: false }
+    }
 }

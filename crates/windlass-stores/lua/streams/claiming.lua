@@ -4,12 +4,17 @@
 -- when, and for whom, is one line for each claim in the lane's log of claims, under the first entry
 -- that it took: what one claim takes of a lane lies together.
 
--- Takes up to `most` tasks of a lane and appends id and record of each to `found`. Answers how many, how many entries
--- it has read, and what is wrong with the lane, if anything is.
-local function take_from(queue, lane, worker, most, found)
-  local stream, got, first, seen, count, trouble = queue .. 's:' .. lane, 0, nil, 0, #found, nil
-  while got < most do
-    local read = redis.pcall('XREADGROUP', 'GROUP', 'w', worker, 'COUNT', most - got, 'STREAMS', stream, '>')
+-- Takes up to `most` tasks of a lane and appends id and record of each to `found`. Stops when large payloads have
+-- `bytes_left` bytes; the longest has `longest`. Where the queue has large values, entries are read in pieces that
+-- cannot exceed that by more than one payload: what was read cannot be put back. Returns how many tasks, how many
+-- entries it has read, the bytes of large payloads, and what is wrong with the lane, if anything is.
+local function take_from(queue, lane, worker, most, bytes_left, longest, found)
+  local stream, got, first, seen, count, bytes, trouble = queue .. 's:' .. lane, 0, nil, 0, #found, 0, nil
+  local has_large = call('EXISTS', queue .. 'b') == 1
+  while got < most and bytes < bytes_left do
+    local piece = most - got
+    if has_large then piece = math.min(piece, math.max(1, math.floor((bytes_left - bytes) / longest))) end
+    local read = redis.pcall('XREADGROUP', 'GROUP', 'w', worker, 'COUNT', piece, 'STREAMS', stream, '>')
     if is_torn(read) then
       make_lane(queue, lane)
     elseif read and read.err then
@@ -27,6 +32,9 @@ local function take_from(queue, lane, worker, most, found)
         count = count + 2
         found[count - 1], found[count] = ids[i], record
         got = got + 1
+        if has_large and has(byte(record, #entry + 5), LARGE_IN) then
+          bytes = bytes + call('HSTRLEN', queue .. 'b', ids[i] .. 'p')
+        end
       else
         -- The task has gone on without this entry.
         call('XACK', stream, 'w', entry)
@@ -38,7 +46,7 @@ local function take_from(queue, lane, worker, most, found)
     redis.pcall('XADD', queue .. 'c:' .. lane, first, 't', now, 'w', worker)
     call('HINCRBY', queue .. 'st', 'p' .. lane, -seen)
   end
-  return got, seen, trouble
+  return got, seen, bytes, trouble
 end
 
 -- What a claim has to know of a queue: how many wait in each of its lanes, whether it is paused, and whether the
@@ -61,10 +69,11 @@ end
 
 -- ARGV from `at`: worker, until when its lease is known to last or `fleet` when the last of KEYS is the
 -- stem of the fleet, limit, suspects at most, count of
--- quotas, and for each the number of its queue in KEYS, at most, its priorities (highest first).
--- returns {status, found...}: 1 served, 2 the lease is over, 3 the worker is gone; `found` has for
--- each quota that gave something {its number, id, record, ...}, and {- its number, what is wrong} for one whose queue
--- cannot be used
+-- quotas, and for each the number of its queue in KEYS, at most, its priorities (highest first); then at how many
+-- bytes of large payloads to stop, and how long the longest payload may be.
+-- returns {status, found...}: 1 served, 2 the lease is over, 3 the worker is gone, 4 + bytes served with so many
+-- bytes of large payloads; `found` has for each quota that gave something {its number, id, record, ...}, and
+-- {- its number, what is wrong} for one whose queue cannot be used
 local function claim(at)
   local worker, lease_until = ARGV[at], tonumber(ARGV[at + 1])
   if not lease_until then
@@ -74,6 +83,8 @@ local function claim(at)
   end
   local left, suspects = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local reply, lanes = { 1 }, {}
+  local after = at + 5 + tonumber(ARGV[at + 4]) * 3
+  local bytes_left, longest, bytes = tonumber(ARGV[after]), tonumber(ARGV[after + 1]), 0
   if lease_until <= now then return { 2 } end
   local quotas = {}
   for i = 1, tonumber(ARGV[at + 4]) do
@@ -98,14 +109,16 @@ local function claim(at)
         for lane = priority * 2 + 1, priority * 2, -1 do
           local most = share
           if lane % 2 == 1 and suspects < most then most = suspects end
-          if most > 0 and counts[lane + 1] > 0 then
-            local got, seen, trouble = take_from(queue, lane, worker, most, found)
+          if most > 0 and counts[lane + 1] > 0 and bytes < bytes_left then
+            local got, seen, large, trouble =
+              take_from(queue, lane, worker, most, bytes_left - bytes, longest, found)
+            bytes = bytes + large
             if trouble then reply[#reply + 1] = { -i, trouble } end
             counts[lane + 1] = counts[lane + 1] - seen
             share, left = share - got, left - got
             if lane % 2 == 1 then suspects = suspects - got end
             -- There is more than this worker wanted: let another hear of it.
-            if got == most and counts[lane + 1] > 0 then ring(queue, lane) end
+            if (got == most or bytes >= bytes_left) and counts[lane + 1] > 0 then ring(queue, lane) end
           end
         end
       end
@@ -117,5 +130,6 @@ local function claim(at)
       reply[#reply + 1] = found
     end
   end
+  if bytes > 0 then reply[1] = 4 + bytes end
   return reply
 end

@@ -69,7 +69,7 @@ CREATE TABLE ready (
   since    int8 NOT NULL,                          -- when they became pending
   queue    int4 NOT NULL,
   lane     int2 NOT NULL CHECK (lane BETWEEN 0 AND 7),   -- priority × 2, + 1 for suspects, which stand alone
-  bits     int2 NOT NULL                           -- 1: may have a fate; 2: has a key that success frees
+  bits     int2 NOT NULL                           -- 1: may have a fate; 2: has a key that success frees; 4: a payload over 4 KiB
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX ready_order ON ready (queue, lane, position);
 

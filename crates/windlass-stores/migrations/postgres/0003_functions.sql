@@ -212,7 +212,8 @@ BEGIN
     WHEN a.delay_ms IS NOT NULL THEN least(now_ms + least(a.delay_ms, 253402128000000), 253402128000000)
   END;
   IF due <= now_ms THEN due := NULL; END IF;
-  bits := CASE WHEN uniqueness IS NOT NULL AND a.unique_for_ms IS NULL THEN 2 ELSE 0 END;
+  bits := CASE WHEN uniqueness IS NOT NULL AND a.unique_for_ms IS NULL THEN 2 ELSE 0 END
+    + CASE WHEN octet_length(submit.payload) > 4096 THEN 4 ELSE 0 END;
   lane := a.priority * 2;
   -- Numbers have partitions from the start; but a generation may have gone, or its opening been undone.
   IF NOT EXISTS (SELECT FROM generation AS g WHERE g.lo <= a.seq AND g.hi > a.seq) THEN

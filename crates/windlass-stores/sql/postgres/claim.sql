@@ -5,6 +5,7 @@
 --     lanes in the order of claiming: $6 queue name, $7 lane, $8 number of its quota, $9 at most in the quota,
 --     $10 position from which on to look, $11 ranges to lock at most in it, $12 last position to look at,
 --     $13 the only range to take, by its first number, or NULL
+--     $14 payload bytes at which it stops, at least one; payloads that cannot be long are not counted
 -- out: token, now, ranges locked, order, position, then the task's columns and its fate; with the last task of a range
 --     of which a rest was left also the last number of that rest, and the transaction; since when it was pending
 -- Lines with --+ are for stores with brokers: what triggers do for other statements is done here at less cost.
@@ -51,7 +52,7 @@ share AS (
     ))::int4 AS part
   FROM fit AS f
 ),
-chosen AS MATERIALIZED (
+allowed AS MATERIALIZED (
   SELECT c.*, c.lo + c.given - 1 AS last
   FROM (
     SELECT s.*,
@@ -61,6 +62,31 @@ chosen AS MATERIALIZED (
     FROM share AS s
   ) AS c
   WHERE c.given > 0
+),
+-- Only where payloads may be long: each task with the bytes in front of it, and the first that has too many there.
+sized AS MATERIALIZED (
+  SELECT c.ord, c.position, t.seq,
+    sum(octet_length(t.payload)) OVER (ORDER BY c.ord, c.position, t.seq) - octet_length(t.payload) AS before
+  FROM allowed AS c
+  CROSS JOIN LATERAL rows_between(c.lo, c.last) AS t
+  WHERE c.bits & 5 <> 0
+),
+stop AS MATERIALIZED (
+  SELECT s.ord, s.position, s.seq
+  FROM sized AS s
+  WHERE s.before >= $14::int8
+  ORDER BY s.ord, s.position, s.seq
+  LIMIT 1
+),
+chosen AS MATERIALIZED (
+  SELECT c.tid, c.position, c.lo, c.hi, c.since, c.queue, c.lane, c.bits, c.ord, c.last, c.last - c.lo + 1 AS given
+  FROM (
+    SELECT a.tid, a.position, a.lo, a.hi, a.since, a.queue, a.lane, a.bits, a.ord,
+      CASE WHEN (a.ord, a.position) = (s.ord, s.position) THEN least(a.last, s.seq - 1) ELSE a.last END AS last
+    FROM allowed AS a
+    LEFT JOIN stop AS s ON true
+    WHERE s.seq IS NULL OR (a.ord, a.position, a.lo) < (s.ord, s.position, s.seq)
+  ) AS c
 ),
 -- Whoever declares the worker lost waits for this, and then finds the lease.
 sure AS MATERIALIZED (

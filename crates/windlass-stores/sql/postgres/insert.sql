@@ -2,7 +2,7 @@
 -- in: $1 the time in a test, or NULL
 --     tasks: $2 seq, $3 stamp, $4 queue, $5 kind, $6 priority, $7 max_retries, $8 max_crashes,
 --            $9 timeout_ms, $10 retention_ms, $11 extras, $12 payload
---     ranges of them, in order: $13 queue, $14 lane, $15 lo, $16 hi
+--     ranges of them, in order: $13 queue, $14 lane, $15 lo, $16 hi, $17 bits
 -- out: of each range: transaction, position, lo, hi, queue, lane; and the time
 -- Lines with --+ are for stores with brokers: what triggers do for other statements is done here at less cost.
 WITH
@@ -32,8 +32,8 @@ counted AS (
 ),
 made AS (
   INSERT INTO ready (position, lo, hi, since, queue, lane, bits)
-  SELECT nextval('position_seq'), u.lo, u.hi, (SELECT now FROM time), u.queue, u.lane, 0
-  FROM unnest($13::int4[], $14::int2[], $15::int8[], $16::int8[]) AS u (queue, lane, lo, hi)
+  SELECT nextval('position_seq'), u.lo, u.hi, (SELECT now FROM time), u.queue, u.lane, u.bits
+  FROM unnest($13::int4[], $14::int2[], $15::int8[], $16::int8[], $17::int2[]) AS u (queue, lane, lo, hi, bits)
   RETURNING position, lo, hi, queue, lane
 )
 --+ , noted AS (

@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use windlass_core::store::{ClaimParams, PrioritySet, Quota};
+use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, PrioritySet, Quota};
 use windlass_core::{Claimed, Priority, Result};
 
 use super::Shared;
 use super::settled::Settled;
 use super::take::{Haul, Manner};
+use crate::claimed::ClaimedTasks;
 use crate::postgres::brokered::{Given, Unused, Wanted, segments};
 use crate::postgres::outbox::Reference;
 
@@ -23,17 +24,17 @@ const REST_MAX: Duration = Duration::from_secs(3);
 
 /// What a claim by references has brought.
 pub(super) struct Landed {
-    tasks: Vec<Claimed>,
+    claimed: ClaimedTasks,
     /// Some reference led nowhere.
     has_missed: bool,
 }
 
 impl Shared {
-    pub(super) async fn claim(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
+    pub(super) async fn claim(&self, params: &ClaimParams) -> Result<ClaimedTasks> {
         if params.quotas.is_empty() {
             return self.claim_once(params).await;
         }
-        let mut tasks: Vec<Claimed> = Vec::new();
+        let ClaimedTasks { mut tasks, mut is_cut_short } = ClaimedTasks::default();
         // A queue that is named again waits for its first turn: a reference is taken once.
         for segment in segments(&params.quotas) {
             let suspects = tasks.iter().filter(|task| task.is_suspect()).count();
@@ -43,24 +44,28 @@ impl Shared {
                 suspects_at_most: params.suspects_at_most.saturating_sub(suspects),
                 worker: params.worker.clone(),
             };
-            if part.limit == 0 && !tasks.is_empty() {
+            if (part.limit == 0 && !tasks.is_empty()) || is_full(&tasks) {
                 break;
             }
             match self.claim_once(&part).await {
-                Ok(some) => tasks.extend(some),
+                Ok(some) => {
+                    tasks.extend(some.tasks);
+                    is_cut_short |= some.is_cut_short;
+                }
                 // What was claimed before must not be lost with the rest.
                 Err(error) if tasks.is_empty() => return Err(error),
                 Err(error) => {
                     tracing::warn!(error = error.chain(), "a claim was cut short");
+                    is_cut_short = true;
                     break;
                 }
             }
         }
-        Ok(tasks)
+        Ok(ClaimedTasks { tasks, is_cut_short })
     }
 
     /// Claims from queues that are each named once.
-    async fn claim_once(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
+    async fn claim_once(&self, params: &ClaimParams) -> Result<ClaimedTasks> {
         let turn = self.turns.begin(&params.worker);
         let manner = Manner { looks_back: turn.is_alone, is_patient: true };
         let mut haul = self.take(params, manner).await?;
@@ -83,34 +88,40 @@ impl Shared {
         &self,
         params: &ClaimParams,
         haul: Haul,
-    ) -> Result<Vec<Claimed>> {
-        let mut tasks = Vec::new();
+    ) -> Result<ClaimedTasks> {
+        let mut claimed = ClaimedTasks::default();
         if !haul.wanted.is_empty() {
             let claiming = self.ledger.claim_by(params, Some(&haul.wanted));
             let landed = self.receive(params, &haul, claiming.await).await?;
-            tasks = self.fill(params, landed).await;
+            claimed = self.fill(params, landed).await;
         }
         if haul.is_complete() {
-            if tasks.is_empty() && (haul.is_unknown || params.quotas.is_empty()) {
+            if claimed.tasks.is_empty() && (haul.is_unknown || params.quotas.is_empty()) {
                 self.ledger.check_claimer(params.worker.clone()).await?;
             }
-            return Ok(tasks);
+            return Ok(claimed);
         }
-        let Some(rest) = rest_of(params, &tasks, &haul.direct) else { return Ok(tasks) };
+        let Some(rest) = rest_of(params, &claimed.tasks, &haul.direct) else { return Ok(claimed) };
         match self.ledger.claim_by(&rest, None).await {
-            Ok(given) => tasks.extend(given.tasks),
+            Ok(given) => {
+                claimed.tasks.extend(given.tasks);
+                claimed.is_cut_short |= given.is_cut_short;
+            }
             // What was claimed before must not be lost with the rest.
-            Err(error) if tasks.is_empty() => return Err(error),
-            Err(error) => tracing::warn!(error = error.chain(), "a claim was cut short"),
+            Err(error) if claimed.tasks.is_empty() => return Err(error),
+            Err(error) => {
+                tracing::warn!(error = error.chain(), "a claim was cut short");
+                claimed.is_cut_short = true;
+            }
         }
-        Ok(tasks)
+        Ok(claimed)
     }
 
     /// Goes on where references led nowhere and kept others from being taken.
-    pub(super) async fn fill(&self, params: &ClaimParams, landed: Landed) -> Vec<Claimed> {
-        let Landed { mut tasks, mut has_missed } = landed;
+    pub(super) async fn fill(&self, params: &ClaimParams, landed: Landed) -> ClaimedTasks {
+        let Landed { mut claimed, mut has_missed } = landed;
         for _ in 0..ROUNDS_MAX {
-            let rest = rest_of(params, &tasks, &Priority::DESCENDING);
+            let rest = rest_of(params, &claimed.tasks, &Priority::DESCENDING);
             let Some(rest) = rest.filter(|_| has_missed) else { break };
             // What was claimed before must not wait for a broker that is late.
             let Ok(haul) = self.take(&rest, Manner::default()).await else { break };
@@ -120,17 +131,19 @@ impl Shared {
             let claiming = self.ledger.claim_by(&rest, Some(&haul.wanted));
             match self.receive(&rest, &haul, claiming.await).await {
                 Ok(more) => {
-                    tasks.extend(more.tasks);
+                    claimed.tasks.extend(more.claimed.tasks);
+                    claimed.is_cut_short |= more.claimed.is_cut_short;
                     has_missed = more.has_missed;
                 }
                 // What was claimed before must not be lost with the rest.
                 Err(error) => {
                     tracing::warn!(error = error.chain(), "a claim was cut short");
+                    claimed.is_cut_short = true;
                     break;
                 }
             }
         }
-        tasks
+        claimed
     }
 
     /// Takes over what the ledger has answered, and tells the brokers.
@@ -170,7 +183,10 @@ impl Shared {
         }
         let has_missed = settled.iter().any(|(how, _)| *how == Settled::Gone);
         self.settle(params, settled).await;
-        answer.map(|given| Landed { tasks: given.tasks, has_missed })
+        answer.map(|Given { tasks, is_cut_short, .. }| {
+            let claimed = ClaimedTasks { tasks, is_cut_short };
+            Landed { claimed, has_missed }
+        })
     }
 
     /// Leaves references to others.
@@ -188,9 +204,17 @@ impl Shared {
     }
 }
 
+/// True when a claim stops at its bound in bytes.
+fn is_full(tasks: &[Claimed]) -> bool {
+    tasks.iter().map(|task| task.payload.len()).sum::<usize>() >= CLAIM_BYTES_MAX
+}
+
 /// What is left of a claim for these priorities; nothing when there is nothing left.
 fn rest_of(params: &ClaimParams, tasks: &[Claimed], direct: &[Priority]) -> Option<ClaimParams> {
     let limit = params.limit.checked_sub(tasks.len()).filter(|limit| *limit > 0)?;
+    if is_full(tasks) {
+        return None;
+    }
     let suspects = tasks.iter().filter(|task| task.is_suspect()).count();
     let mut quotas = params.quotas.clone();
     for task in tasks {

@@ -1,6 +1,6 @@
 //! Claim from memory, and the check whether another store's claim was a permissible one.
 
-use windlass_core::store::{ClaimParams, Quota};
+use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, Quota};
 use windlass_core::{
     Claimed, Epoch, Error, ErrorKind, Priority, Reason, Result, State, TaskId, WorkerId,
 };
@@ -12,8 +12,9 @@ impl Model {
         if !self.is_fit(&params.worker)? {
             return Ok(Vec::new());
         }
-        let mut numbers = Vec::new();
+        let mut numbers: Vec<i64> = Vec::new();
         let mut suspects_left = params.suspects_at_most;
+        let mut bytes_left = CLAIM_BYTES_MAX;
         for quota in &params.quotas {
             let mut left = quota.at_most.min(params.limit - numbers.len());
             if self.is_paused(quota) {
@@ -25,7 +26,13 @@ impl Model {
                 for is_suspect in [true, false] {
                     let most = if is_suspect { left.min(suspects_left) } else { left };
                     let lane = Lane { queue: quota.queue.clone(), priority, is_suspect };
-                    let found = self.first_of(&lane, most, &numbers);
+                    let mut found = self.first_of(&lane, most, &numbers);
+                    found.retain(|number| {
+                        let is_fit = bytes_left > 0;
+                        let bytes = self.rows[number].record.payload.len();
+                        bytes_left = bytes_left.saturating_sub(bytes);
+                        is_fit
+                    });
                     left -= found.len();
                     suspects_left -= if is_suspect { found.len() } else { 0 };
                     numbers.extend(found);

@@ -7,9 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use windlass_core::store::{
-    Applied, ApplyParams, ApplyReply, Claim, ClaimParams, Refusal, WakeMark,
-};
+use windlass_core::store::{Applied, ApplyParams, ApplyReply, ClaimParams, Refusal, WakeMark};
 use windlass_core::{Claimed, Result, State, Transition, duration};
 
 use super::Shared;
@@ -80,7 +78,7 @@ impl Shared {
     pub(super) async fn apply(&self, params: &ApplyParams, mark: WakeMark) -> Result<ApplyReply> {
         let found = std::future::ready(Claimable::Lanes);
         let Reported { outcomes, given } = self.apply_by(params, found).await?;
-        let claim = given.map(|given| given.map(|given| Claim { tasks: given.tasks, mark }));
+        let claim = given.map(|given| given.map(|given| given.into_claim(mark)));
         Ok(ApplyReply { outcomes, claim })
     }
 

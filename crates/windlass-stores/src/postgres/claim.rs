@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio_postgres::Row as SqlRow;
-use windlass_core::store::{ClaimParams, Quota};
+use windlass_core::history::{EndOfRun, Happening, Note};
+use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, Quota};
 use windlass_core::task::Extras;
 use windlass_core::{Claimed, Error, Kind, QueueName, Reason, Result, Spec, Timestamp, duration};
 
@@ -21,6 +22,7 @@ use super::pool::transaction;
 use super::row::{self, Row, lane, read_priority, unsigned};
 use super::session::Session;
 use super::sql;
+use crate::claimed::ClaimedTasks;
 use crate::wakes::News;
 pub(crate) use referred::{Given, Unused, Wanted};
 
@@ -39,6 +41,8 @@ struct Wish<'p> {
     params: &'p ClaimParams,
     left: usize,
     suspects_left: usize,
+    /// How many bytes of payloads until it stops.
+    bytes_left: usize,
     /// Beside the quotas: how much of each was given.
     given: Vec<usize>,
 }
@@ -79,7 +83,7 @@ impl Shared {
         &self,
         session: &Session,
         params: &ClaimParams,
-    ) -> Result<Vec<Claimed>> {
+    ) -> Result<ClaimedTasks> {
         let mut wish = Wish::new(params);
         if params.quotas.is_empty() {
             self.check_worker(session, params, &Lanes::default()).await?;
@@ -88,17 +92,20 @@ impl Shared {
         // A queue that is named again waits for its first turn: one statement must not meet a range
         // twice.
         for segment in segments(&params.quotas) {
+            if wish.bytes_left == 0 {
+                break;
+            }
             match self.claim_segment(session, &mut wish, &segment, &mut tasks).await {
                 Ok(()) => {}
                 // What was claimed before must not be lost with the rest.
                 Err(error) if tasks.is_empty() => return Err(error),
                 Err(error) => {
                     tracing::warn!(error = error.chain(), "a claim was cut short");
-                    break;
+                    return Ok(ClaimedTasks { tasks, is_cut_short: true });
                 }
             }
         }
-        Ok(tasks)
+        Ok(ClaimedTasks { tasks, is_cut_short: false })
     }
 
     /// Looks now and then whether dead rows are in the way of claims.
@@ -172,7 +179,7 @@ impl Shared {
                 self.hints.note(&lanes.names[at], lanes.lanes[at], position);
             }
             self.take_over(wish, found, tasks).await?;
-            if wish.left == 0 {
+            if wish.left == 0 || wish.bytes_left == 0 {
                 return Ok(());
             }
             if locked < ranges {
@@ -215,6 +222,7 @@ impl Shared {
                     &lanes.rows,
                     &lanes.untils,
                     &lanes.firsts,
+                    &as_i64(wish.bytes_left),
                 ],
             )
             .await
@@ -244,6 +252,7 @@ impl Shared {
         for taken in found {
             wish.left -= 1;
             wish.suspects_left -= usize::from(taken.task.is_suspect());
+            wish.bytes_left = wish.bytes_left.saturating_sub(taken.task.payload.len());
             wish.given[taken.quota] += 1;
             rests.extend(taken.rest);
             match taken.fault {
@@ -303,6 +312,7 @@ impl<'p> Wish<'p> {
             params,
             left: params.limit,
             suspects_left: params.suspects_at_most,
+            bytes_left: CLAIM_BYTES_MAX,
             given: vec![0; params.quotas.len()],
         }
     }

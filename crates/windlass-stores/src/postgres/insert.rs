@@ -24,7 +24,7 @@ use super::names::Known;
 use super::outbox::{self, Made};
 use super::pool::transaction;
 use super::retention::lacks_partition;
-use super::row::lane;
+use super::row::{lane, size_bit};
 use super::session::Session;
 use super::sql;
 use crate::wakes::News;
@@ -199,22 +199,23 @@ impl Shared {
         let told = self.options.told_time();
         let together_max = self.options.ready_together_max();
         let columns = Columns::of(names, coming)?;
-        let mut ranges: Vec<(i32, i16, i64, i64)> = Vec::new();
-        let mut last_of: HashMap<(i32, i16), usize> = HashMap::new();
+        let mut ranges: Vec<(i32, i16, i64, i64, i16)> = Vec::new();
+        let mut last_of: HashMap<(i32, i16, i16), usize> = HashMap::new();
         for (one, queue) in coming.iter().zip(&columns.queues) {
-            let place = (*queue, lane(one.task.priority, 0));
+            let place = (*queue, lane(one.task.priority, 0), size_bit(&one.task.payload));
             let seq = one.id.seq;
             match last_of.get(&place).map(|at| &mut ranges[*at]) {
-                Some((_, _, lo, hi)) if *hi + 1 == seq && seq - *lo < together_max => *hi = seq,
+                Some((_, _, lo, hi, _)) if *hi + 1 == seq && seq - *lo < together_max => *hi = seq,
                 _ => {
                     last_of.insert(place, ranges.len());
-                    ranges.push((place.0, place.1, seq, seq));
+                    ranges.push((place.0, place.1, seq, seq, place.2));
                 }
             }
         }
         let queues = column(&ranges, |range| range.0);
         let lanes = column(&ranges, |range| range.1);
         let (los, his) = (column(&ranges, |range| range.2), column(&ranges, |range| range.3));
+        let bits = column(&ranges, |range| range.4);
         let (extras, payloads) = (slices(&columns.extras), slices(&columns.payloads));
         let text = match self.options.outbox {
             Some(_) => &sql::INSERT_NOTING,
@@ -240,6 +241,7 @@ impl Shared {
                     &lanes,
                     &los,
                     &his,
+                    &bits,
                 ],
             )
             .await?;

@@ -22,6 +22,9 @@ use super::sql;
 pub(super) const HAS_FATE: i16 = 1;
 /// The task holds a key that its success frees.
 pub(super) const HAS_KEY: i16 = 2;
+/// A claim has to look how long its payload is: longer than this.
+const MAY_BE_LONG: i16 = 4;
+const LONG_BYTES: usize = 4_096;
 
 /// From so many tasks on they are taken together.
 const MANY: usize = 8;
@@ -498,6 +501,11 @@ pub(super) fn read_priority(stored: i16) -> (Priority, Option<String>) {
 /// The lane of a task: suspects stand apart.
 pub(super) fn lane(priority: Priority, crashes: u32) -> i16 {
     i16::from(priority.as_number()) * 2 + i16::from(is_suspect(crashes))
+}
+
+/// Whether a claim has to look how long a payload is.
+pub(super) fn size_bit(payload: &[u8]) -> i16 {
+    if payload.len() > LONG_BYTES { MAY_BE_LONG } else { 0 }
 }
 
 /// Whether a success has to look for a key.

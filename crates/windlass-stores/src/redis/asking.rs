@@ -1,14 +1,16 @@
 //! A claim as it is asked for in calls of a bounded size, and what came of it: what both layouts have in common.
 
 use futures_util::future::join_all;
-use windlass_core::store::{ClaimParams, Quota};
-use windlass_core::{Error, QueueName, Reason, Result, Timestamp, WorkerId};
+use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, Quota};
+use windlass_core::{Claimed, Error, QueueName, Reason, Result, Timestamp, WorkerId};
 
 use super::error::{strange, was_refused};
 use super::fleet::Fleet;
+use super::options::RedisOptions;
 use super::reply::{Reply, next};
 use super::script::Call;
 use super::troubles::log_skipped;
+use crate::claimed::ClaimedTasks;
 
 /// Most tasks in one call of a script: more gains nothing, and a script holds up everybody.
 pub(super) const AT_ONCE: usize = 200;
@@ -33,6 +35,10 @@ pub(super) struct Asking {
     quotas: Vec<Quota>,
     limit: usize,
     suspects: usize,
+    /// At how many bytes of payloads it stops.
+    bytes_left: usize,
+    /// A call had no answer: it may have leased tasks that are not known here.
+    is_cut_short: bool,
 }
 
 /// What one quota has given.
@@ -43,7 +49,8 @@ pub(super) struct Share<R> {
 
 /// What a script has found.
 pub(super) enum Found<R> {
-    Shares(Vec<Share<R>>),
+    /// What each quota gave, and how many bytes the large payloads have.
+    Shares(Vec<Share<R>>, usize),
     /// The lease is over, as far as the caller knows it.
     Overdue,
     Gone,
@@ -94,11 +101,18 @@ impl Asking {
             quotas: params.quotas.iter().filter(is_wanted).cloned().collect(),
             limit: params.limit,
             suspects: params.suspects_at_most,
+            bytes_left: CLAIM_BYTES_MAX,
+            is_cut_short: false,
         }
     }
 
+    /// What the claim has come to.
+    pub(super) fn with(&self, tasks: Vec<Claimed>) -> ClaimedTasks {
+        ClaimedTasks { tasks, is_cut_short: self.is_cut_short }
+    }
+
     pub(super) fn is_served(&self) -> bool {
-        self.limit == 0 || self.quotas.is_empty()
+        self.limit == 0 || self.quotas.is_empty() || self.bytes_left == 0
     }
 
     /// The queues of the next call: all of them, or on a Cluster those of the first.
@@ -124,6 +138,9 @@ impl Asking {
                 pieces.push(Self { quotas, limit: wanted - at, suspects: 0, ..self.clone() });
             }
         }
+        // None knows what those in front of it bring: each has its share.
+        let bytes_each = (self.bytes_left / pieces.len()).max(1);
+        pieces.iter_mut().for_each(|piece| piece.bytes_left = bytes_each);
         pieces
     }
 
@@ -140,8 +157,9 @@ impl Asking {
         call: &mut Call,
         queues: &[QueueName],
         lease: LeaseKnown,
-        is_cluster: bool,
+        options: &RedisOptions,
     ) {
+        let (is_cluster, longest) = (options.is_cluster(), options.limits.payload_bytes_max);
         let quotas = self.next_quotas(is_cluster);
         call.add(self.worker.as_str());
         match lease {
@@ -157,16 +175,19 @@ impl Asking {
             call.add(quota.at_most.min(AT_ONCE));
             L::add_quota(call, quota);
         }
+        call.add(self.bytes_left);
+        call.add(longest.max(1));
     }
 
     fn read<L: Claiming>(&self, reply: Reply, now: Timestamp) -> Result<Found<L::Row>> {
         let mut parts = reply.list()?;
-        match next(&mut parts, "claim")?.number()? {
-            1 => {}
+        let bytes = match next(&mut parts, "claim")?.number()? {
+            1 => Some(0),
             2 => return Ok(Found::Overdue),
             3 => return Ok(Found::Gone),
-            _ => return Err(strange("claim")),
-        }
+            more => more.checked_sub(4).and_then(|bytes| usize::try_from(bytes).ok()),
+        };
+        let bytes = bytes.ok_or_else(|| strange("claim"))?;
         let mut shares = Vec::new();
         for share in parts {
             let mut parts = share.list()?;
@@ -182,11 +203,12 @@ impl Asking {
             let rows = L::read_rows(&self.quotas[quota].queue, &self.worker, now, parts)?;
             shares.push(Share { quota, rows });
         }
-        Ok(Found::Shares(shares))
+        Ok(Found::Shares(shares, bytes))
     }
 
     /// Takes off what was found; what came up short has nothing more to give.
-    fn subtract<L: Claiming>(&mut self, shares: &[Share<L::Row>], is_cluster: bool) {
+    fn subtract<L: Claiming>(&mut self, shares: &[Share<L::Row>], bytes: usize, is_cluster: bool) {
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
         let asked = if is_cluster { 1 } else { self.quotas.len() };
         let cut = self.limit.min(AT_ONCE);
         let rows = || shares.iter().flat_map(|share| &share.rows);
@@ -215,8 +237,8 @@ impl Asking {
         is_cluster: bool,
     ) -> Result<Option<Vec<L::Row>>> {
         match self.read::<L>(reply, now)? {
-            Found::Shares(shares) => {
-                self.subtract::<L>(&shares, is_cluster);
+            Found::Shares(shares, bytes) => {
+                self.subtract::<L>(&shares, bytes, is_cluster);
                 Ok(Some(shares.into_iter().flat_map(|share| share.rows).collect()))
             }
             Found::Overdue => Ok(None),
@@ -235,7 +257,8 @@ impl Fleet {
     }
 }
 
-/// Asks until a claim is served; `rows` are those that it has already.
+/// Asks until a claim is served; `rows` are those that it has already. A call without an answer ends the claim:
+/// what others have brought must not be lost with it.
 pub(super) async fn ask<L: Claiming>(
     layout: &L,
     asking: &mut Asking,
@@ -250,26 +273,36 @@ pub(super) async fn ask<L: Claiming>(
         let mut is_refused = false;
         let calls = pieces.iter().map(|piece| ask_for_piece(layout, piece, lease));
         // One behind the other, without waiting for answers in between.
+        let mut failure = None;
         for found in join_all(calls).await {
             match found {
-                Ok(Found::Shares(shares)) => {
+                Ok(Found::Shares(shares, bytes)) => {
                     is_answered = true;
-                    asking.subtract::<L>(&shares, is_cluster);
+                    asking.subtract::<L>(&shares, bytes, is_cluster);
                     rows.extend(shares.into_iter().flat_map(|share| share.rows));
                 }
-                Ok(Found::Gone) if rows.is_empty() => return Err(lost(&asking.worker)),
-                Ok(Found::Gone | Found::Overdue) => return Ok(rows),
+                Ok(Found::Gone) if rows.is_empty() => failure = Some(lost(&asking.worker)),
+                Ok(Found::Gone | Found::Overdue) => asking.quotas.clear(),
                 // Its slot moves: the queue has given nothing, and the others are asked.
                 Err(error) if is_cluster && was_refused(&error) => {
                     tracing::debug!(%queue, error = error.chain(), "a queue is skipped in a claim");
                     is_refused = true;
                     refused = Some(error);
                 }
-                Err(error) => return Err(error),
+                Err(error) => failure = Some(error),
             }
         }
         if is_refused {
             asking.quotas.retain(|quota| quota.queue != queue);
+        }
+        match failure {
+            Some(error) if rows.is_empty() => return Err(error),
+            Some(error) => {
+                tracing::warn!(error = error.chain(), "a claim was cut short");
+                asking.is_cut_short = true;
+                break;
+            }
+            None => {}
         }
     }
     match refused {
@@ -287,7 +320,7 @@ async fn ask_for_piece<L: Claiming>(
     let queues = asking.queues(options.is_cluster());
     let stems = layout.claim_stems(&queues);
     let mut call = layout.script().on(&stems).brief().arg(options.told_time());
-    asking.add_to::<L>(&mut call, &queues, lease, options.is_cluster());
+    asking.add_to::<L>(&mut call, &queues, lease, options);
     let mut reply = layout.fleet().ask(call).await?.list()?;
     let now = next(&mut reply, "claim")?.time()?;
     asking.read::<L>(next(&mut reply, "claim")?, now)

@@ -177,8 +177,7 @@ impl Store for AsynqStore {
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
         let mark = self.shared.fleet.common.wakes.mark();
-        let tasks = self.shared.claim(&params).await?;
-        Ok(Claim { tasks, mark })
+        Ok(self.shared.claim(&params).await?.into_claim(mark))
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {

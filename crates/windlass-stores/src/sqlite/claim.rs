@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rusqlite::Row as SqlRow;
 use uuid::Uuid;
 use windlass_core::history::{EndOfRun, Happening, Note};
-use windlass_core::store::{ClaimParams, Quota};
+use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, Quota};
 use windlass_core::task::Extras;
 use windlass_core::{
     Claimed, Error, ErrorKind, Kind, Priority, Reason, Result, Spec, State, Timestamp, WorkerId,
@@ -21,6 +21,8 @@ struct Claimant {
     /// Drawn when the first task is found: a claim that finds nothing must write nothing, or an idle
     /// worker would make the disk flush.
     epoch: Option<i64>,
+    /// How many bytes of payloads until the claim stops.
+    bytes_left: usize,
 }
 
 /// A claimed row: as far as it could be read, and what is still missing.
@@ -39,7 +41,7 @@ impl Tx<'_> {
             return Ok(Vec::new());
         };
         // One epoch for the whole claim: it only has to grow from claim to claim of one task.
-        let mut claimant = Claimant { worker, epoch: None };
+        let mut claimant = Claimant { worker, epoch: None, bytes_left: CLAIM_BYTES_MAX };
         let mut tasks = Vec::new();
         let mut suspects_left = params.suspects_at_most;
         for quota in &params.quotas {
@@ -75,7 +77,10 @@ impl Tx<'_> {
         let mut tasks = Vec::new();
         // More than once only after a row that could not be read.
         while tasks.len() < most && self.has_pending(quota, priority, is_suspect)? {
-            let wanted = most - tasks.len();
+            let wanted = self.fitting(claimant, quota, priority, is_suspect, most - tasks.len())?;
+            if wanted == 0 {
+                break;
+            }
             let (found, are_all_fit) =
                 self.take_rows(claimant, quota, priority, is_suspect, wanted)?;
             tasks.extend(found);
@@ -84,6 +89,34 @@ impl Tx<'_> {
             }
         }
         Ok(tasks)
+    }
+
+    /// How many of the first `most` tasks of a lane a claim may bring, by their bytes. Small payloads are not looked
+    /// at: so many of them as a claim may bring are far fewer bytes.
+    fn fitting(
+        &self,
+        claimant: &Claimant,
+        quota: &Quota,
+        priority: Priority,
+        is_suspect: bool,
+        most: usize,
+    ) -> Result<usize> {
+        if self.one(sql::BLOB_ANY, (), |_| Ok(()))?.is_none() {
+            return Ok(most);
+        }
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let params = (quota.queue.as_str(), priority.as_number(), is_suspect, limit);
+        let mut sizes = self.all(sql::CLAIM_SIZES, params, |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+        })?;
+        sizes.sort_unstable();
+        let mut bytes_left = claimant.bytes_left;
+        let is_fit = |(_, size): &&(i64, i64)| {
+            let is_fit = bytes_left > 0;
+            bytes_left = bytes_left.saturating_sub(usize::try_from(*size).unwrap_or(0));
+            is_fit
+        };
+        Ok(sizes.iter().take_while(is_fit).count())
     }
 
     fn take_rows(
@@ -127,7 +160,11 @@ impl Tx<'_> {
                 }
             }
             match taken.fault {
-                None => tasks.push(taken.task),
+                None => {
+                    let bytes = taken.task.payload.len();
+                    claimant.bytes_left = claimant.bytes_left.saturating_sub(bytes);
+                    tasks.push(taken.task);
+                }
                 Some(fault) => {
                     are_all_fit = false;
                     self.set_aside(taken.number, fault)?;

@@ -12,6 +12,7 @@ macro_rules! statements {
 
 statements! {
     BEAT = "beat";
+    BLOB_ANY = "blob_any";
     BLOB_DELETE = "blob_delete";
     BLOB_GET = "blob_get";
     BLOB_PUT = "blob_put";
@@ -20,6 +21,7 @@ statements! {
     CANCEL_REQUEST = "cancel_request";
     CLAIM = "claim";
     CLAIM_PROBE = "claim_probe";
+    CLAIM_SIZES = "claim_sizes";
     COMPLETE = "complete";
     EXPIRE_NEXT = "expire_next";
     EXPIRE_ORPHANS = "expire_orphans";
@@ -124,6 +126,7 @@ mod tests {
     const HOT: &[(&str, &str)] = &[
         (CLAIM, "task_pending"),
         (CLAIM_PROBE, "task_pending"),
+        (CLAIM_SIZES, "task_pending"),
         (QUEUE_OLDEST, "task_pending"),
         (PROMOTE, "task_due"),
         (PROMOTE_NEXT, "task_due"),

@@ -10,10 +10,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use windlass_core::state::Ending;
-use windlass_core::store::{Applied, ApplyParams, Beat, HeldLeases, ProgressReport};
+use windlass_core::store::{
+    Applied, ApplyParams, Beat, ClaimParams, HeldLeases, ProgressReport, Quota,
+};
 use windlass_core::{Error, ManualClock, Result, State, Store, TaskId};
 use windlass_stores::postgres::{PostgresOptions, PostgresStore};
-use windlass_testkit::draft::{draft, until_finished};
+use windlass_testkit::draft::{MAIN, draft, queue, until_finished};
 use windlass_testkit::scene::{HOUR, LEASE, MS, SECOND, claim_of, completed, failed};
 use windlass_testkit::servers::PostgresServer;
 use windlass_testkit::{Draft, Proxy, Run, Scene, Subject, assert_healthy};
@@ -131,6 +133,39 @@ async fn check_insert(tested: Draft, marker: &[u8]) {
 #[tokio::test]
 async fn a_plain_insert_is_new_again() {
     check_insert(draft(), MARKER.as_bytes()).await;
+}
+
+#[tokio::test]
+async fn a_claim_of_several_requests_says_so_when_one_had_no_answer() {
+    let mut cut_short_count = 0;
+    for spared in [usize::MAX].into_iter().chain(0..) {
+        let subject = Arc::new(Spoiled::fresh().await);
+        let spoiled = Scene::on(subject.clone());
+        let worker = spoiled.worker().await;
+        spoiled.submit_many(6).await;
+        // A queue that is named again is claimed from by another statement.
+        let quotas = [2, 2, 2].map(|count| Quota::of(queue(MAIN), count)).to_vec();
+        let params = ClaimParams { quotas, ..claim_of(&worker, 6) };
+        let ambush = subject.proxy.ambush_after(spared);
+        let answer = spoiled.store.claim(params).await;
+        let was_spared = subject.proxy.call_off();
+        drop(ambush);
+        let (known, is_told) = match answer {
+            Ok(claim) => (claim.tasks, claim.is_cut_short),
+            Err(_) => (Vec::new(), true),
+        };
+        cut_short_count += usize::from(is_told && !known.is_empty());
+        let plain = spoiled.elsewhere().await;
+        plain.advance(MS);
+        let leases = known.iter().map(|task| task.lease()).collect();
+        let orders = plain.beat_holding(&worker, leases, Duration::ZERO).await;
+        assert_eq!(orders.lost, [], "what was answered is leased");
+        assert!(is_told || orders.given_back.is_empty(), "{:?} unsaid", orders.given_back.len());
+        if was_spared && spared < usize::MAX {
+            assert!(cut_short_count > 0, "no claim was cut short");
+            return;
+        }
+    }
 }
 
 #[tokio::test]

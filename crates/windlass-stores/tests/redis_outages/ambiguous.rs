@@ -154,6 +154,37 @@ async fn a_claim_comes_back_by_what_its_worker_holds() {
     .await;
 }
 
+#[tokio::test]
+async fn a_claim_of_several_requests_says_so_when_one_had_no_answer() {
+    let mut cut_short_count = 0;
+    for spared in [usize::MAX].into_iter().chain(0..) {
+        let subject = Arc::new(Spoiled::fresh().await);
+        let spoiled = Scene::on(subject.clone());
+        let worker = spoiled.worker().await;
+        spoiled.submit_many(450).await;
+        let params = claim_of(&worker, 450);
+        let ambush = subject.proxy.ambush_after(spared);
+        let answer = spoiled.store.claim(params).await;
+        let was_spared = subject.proxy.call_off();
+        drop(ambush);
+        let (known, is_told) = match answer {
+            Ok(claim) => (claim.tasks, claim.is_cut_short),
+            Err(_) => (Vec::new(), true),
+        };
+        cut_short_count += usize::from(is_told && !known.is_empty());
+        let plain = spoiled.elsewhere().await;
+        plain.advance(MS);
+        let leases = known.iter().map(|task| task.lease()).collect();
+        let orders = plain.beat_holding(&worker, leases, Duration::ZERO).await;
+        assert_eq!(orders.lost, [], "what was answered is leased");
+        assert!(is_told || orders.given_back.is_empty(), "{:?} unsaid", orders.given_back.len());
+        if was_spared && spared < usize::MAX {
+            assert!(cut_short_count > 0, "no claim was cut short");
+            return;
+        }
+    }
+}
+
 /// Ends a run; however often that is reported, it has ended once.
 async fn check_apply(ending: Ending, state: State) {
     let report = |s: &Scene, run: &Run| ApplyParams {

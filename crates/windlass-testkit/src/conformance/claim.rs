@@ -6,9 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Barrier;
 use windlass_core::retry::Backoff;
-use windlass_core::store::{ApplyParams, ClaimParams, Inserted, PrioritySet, Quota, RunOrder};
+use windlass_core::store::{
+    ApplyParams, CLAIM_BYTES_MAX, ClaimParams, Inserted, PrioritySet, Quota, RunOrder,
+};
 use windlass_core::task::Extras;
-use windlass_core::{Ending, Epoch, ErrorKind, Priority, State, Tag, TaskId, Timestamp, WorkerId};
+use windlass_core::{
+    Claimed, Ending, Epoch, ErrorKind, Priority, State, Tag, TaskId, Timestamp, WorkerId,
+};
 
 use crate::draft::{draft, queue};
 use crate::scene::{HOUR, LEASE, MS, SECOND, Scene, claim_of, completed, failed, snoozed};
@@ -334,6 +338,46 @@ pub async fn a_task_is_given_to_one_worker_only_however_many_ask_at_once(s: Scen
     }
     let distinct: BTreeSet<_> = given.iter().cloned().collect();
     assert_eq!(distinct.len(), given.len(), "a task was given twice");
+}
+
+/// Claims until nothing comes; no claim brings much more than its bound.
+async fn claim_heavy(mut claim: impl AsyncFnMut() -> Vec<Claimed>, ids: &[TaskId]) {
+    let mut given: Vec<TaskId> = Vec::new();
+    while given.len() < ids.len() {
+        let tasks = claim().await;
+        let (last, before) = tasks.split_last().expect("a claim brings one task at least");
+        let bytes: usize = before.iter().map(|task| task.payload.len()).sum();
+        assert!(bytes < CLAIM_BYTES_MAX, "{bytes} bytes in front of {}", last.id);
+        given.extend(tasks.into_iter().map(|task| task.id));
+    }
+    assert_eq!(given, ids, "all of them, in their order");
+}
+
+pub async fn a_claim_stops_at_its_bound_in_bytes(s: Scene) {
+    let heavy = vec![b'x'; 1024 * 1024];
+    let worker = s.worker().await;
+    let mut drafts = vec![draft(); 3];
+    drafts.extend(vec![draft().payload(heavy); 20]);
+    drafts.extend(vec![draft(); 3]);
+    let ids = s.submit_all(drafts).await;
+    claim_heavy(async || s.claim(&worker, 100).await, &ids).await;
+}
+
+pub async fn a_claim_behind_an_apply_stops_at_its_bound_in_bytes(s: Scene) {
+    let run = s.start(draft()).await;
+    let worker = run.worker.clone();
+    let heavy = vec![b'x'; 1024 * 1024];
+    let ids = s.submit_all(vec![draft().payload(heavy); 20]).await;
+    let mut last = vec![s.transition(&run, completed())];
+    let claim = async || {
+        let transitions = std::mem::take(&mut last);
+        let then_claim = Some(claim_of(&worker, 100));
+        let params = ApplyParams { worker: worker.clone(), transitions, then_claim };
+        let tasks = s.store.apply(params).await.unwrap().claim.unwrap().unwrap().tasks;
+        last = tasks.iter().take(1).map(|task| s.transition(task, failed("boom"))).collect();
+        tasks
+    };
+    claim_heavy(claim, &ids).await;
 }
 
 pub async fn a_claim_gives_no_more_suspects_than_allowed(s: Scene) {

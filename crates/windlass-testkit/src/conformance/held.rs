@@ -1,10 +1,11 @@
 //! `held`: claims whose reply was lost come back although their worker lives.
 
-use windlass_core::store::{Applied, Orders};
+use windlass_core::store::{Applied, ApplyParams, Orders};
 use windlass_core::{Epoch, Lease, State, TaskId};
 
 use crate::draft::draft;
-use crate::scene::{MS, Run, SECOND, Scene, completed};
+use crate::faults::{FaultyStore, Method};
+use crate::scene::{MS, Run, SECOND, Scene, claim_of, completed};
 
 /// How old an unnamed lease must be in these tests.
 const OLD: std::time::Duration = SECOND.saturating_mul(10);
@@ -31,6 +32,29 @@ pub async fn an_old_lease_that_is_not_named_goes_back_and_counts_nothing(s: Scen
     check(&s, &run.id, State::Pending, 0).await;
     let again = s.take(&run.worker, &run.id).await;
     assert!(again.epoch > run.epoch, "the same worker may have it again");
+}
+
+pub async fn a_claim_behind_an_apply_whose_reply_was_lost_goes_back(s: Scene) {
+    let run = s.start(draft()).await;
+    let next = s.submit_many(3).await;
+    let (store, faults) = FaultyStore::around(s.store.clone());
+    faults.lose_reply(Method::Apply);
+    let transitions = vec![s.transition(&run, completed())];
+    let then_claim = Some(claim_of(&run.worker, 2));
+    let params = ApplyParams { worker: run.worker.clone(), transitions, then_claim };
+    store.apply(params.clone()).await.expect_err("the reply was lost");
+    check(&s, &next[0], State::Running, 1).await;
+    let again = ApplyParams { then_claim: None, ..params };
+    assert_eq!(s.store.apply(again).await.unwrap().outcomes, [Applied::Already]);
+    s.advance(OLD + MS);
+    let mut given_back = name_nothing(&s, &run).await.given_back;
+    given_back.sort();
+    let mut lost = next[..2].to_vec();
+    lost.sort();
+    assert_eq!(given_back, lost, "the worker knows of neither");
+    for id in &next {
+        check(&s, id, State::Pending, 0).await;
+    }
 }
 
 pub async fn a_lease_that_is_named_stays(s: Scene) {

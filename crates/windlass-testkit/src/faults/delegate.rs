@@ -45,11 +45,14 @@ impl Store for FaultyStore {
     }
 
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
-        self.pass(Method::Claim, self.inner.claim(params)).await
+        let claim = self.pass(Method::Claim, self.inner.claim(params)).await?;
+        self.faults.spoil_claim(claim)
     }
 
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
-        self.pass(Method::Apply, self.inner.apply(params)).await
+        let mut reply = self.pass(Method::Apply, self.inner.apply(params)).await?;
+        reply.claim = reply.claim.map(|claim| self.faults.spoil_claim(claim?));
+        Ok(reply)
     }
 
     async fn wait(&self, params: WaitParams) -> Result<Wake> {

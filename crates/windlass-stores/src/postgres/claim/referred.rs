@@ -3,10 +3,11 @@
 
 use std::collections::HashSet;
 
-use windlass_core::store::ClaimParams;
+use windlass_core::store::{Claim, ClaimParams, WakeMark};
 use windlass_core::{Claimed, Result};
 
 use super::{LOCKED_PAUSE, LOCKED_TRIES, Lanes, Wish, as_i64};
+use crate::claimed::ClaimedTasks;
 use crate::postgres::batch::column;
 use crate::postgres::outbox::Reference;
 use crate::postgres::session::Session;
@@ -36,6 +37,15 @@ pub(crate) struct Given {
     pub(crate) tasks: Vec<Claimed>,
     /// The references that gave nothing.
     pub(crate) unused: Vec<(Reference, Unused)>,
+    /// Part of the claim had no answer: more may be leased.
+    pub(crate) is_cut_short: bool,
+}
+
+impl Given {
+    pub(in crate::postgres) fn into_claim(self, mark: WakeMark) -> Claim {
+        let Self { tasks, is_cut_short, .. } = self;
+        Claim { tasks, mark, is_cut_short }
+    }
 }
 
 impl Shared {
@@ -49,8 +59,8 @@ impl Shared {
         match wanted {
             Some(wanted) => self.claim_referred(session, params, wanted).await,
             None => {
-                let tasks = self.claim(session, params).await?;
-                Ok(Given { tasks, unused: Vec::new() })
+                let ClaimedTasks { tasks, is_cut_short } = self.claim(session, params).await?;
+                Ok(Given { tasks, unused: Vec::new(), is_cut_short })
             }
         }
     }
@@ -81,6 +91,7 @@ impl Shared {
                     return Err(error);
                 }
                 tracing::warn!(error = error.chain(), "a claim was cut short");
+                given.is_cut_short = true;
             }
             let mut number = 0;
             open.retain(|_| {

@@ -6,7 +6,7 @@ use windlass_core::{Error, Result, State, Timestamp, duration};
 
 use super::{Coming, Naming, extras_of};
 use crate::postgres::batch::{Batch, Place, column, slices};
-use crate::postgres::row::{key_bit, lane, signed};
+use crate::postgres::row::{key_bit, lane, signed, size_bit};
 use crate::postgres::session::Session;
 use crate::postgres::sql;
 
@@ -26,7 +26,7 @@ pub(super) async fn place(
         let task = one.task;
         let due = task.when.due(batch.now).map(Timestamp::as_millis);
         run_at.push(due.unwrap_or(0));
-        let bits = key_bit(one.unique.map(|(_, hold)| hold));
+        let bits = key_bit(one.unique.map(|(_, hold)| hold)) | size_bit(&task.payload);
         let place = Place { seq: one.id.seq, queue: *queue, lane: lane(task.priority, 0), bits };
         let state = match due {
             Some(due) => {

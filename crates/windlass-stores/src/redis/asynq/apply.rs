@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use futures_util::future::join_all;
-use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
+use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal, WakeMark};
 use windlass_core::{Epoch, Error, QueueName, Result, State, TaskId, Transition, WorkerId};
 
 use super::claim::is_served;
@@ -79,7 +79,7 @@ impl Shared {
             }
             (Some(params), _) => Some(self.claim(params).await),
         };
-        let claim = claim.map(|claimed| claimed.map(|tasks| Claim { tasks, mark }));
+        let claim = claim.map(|claimed| claimed.map(|claimed| claimed.into_claim(mark)));
         Ok(ApplyReply { outcomes, claim })
     }
 
@@ -146,7 +146,7 @@ impl Shared {
                 group.add_to(&mut call, at + 1);
             }
             if let Some(behind) = &claims {
-                behind.asking.add_to::<Self>(&mut call, &queues, behind.lease, is_cluster);
+                behind.asking.add_to::<Self>(&mut call, &queues, behind.lease, self.options());
             }
             let mut reply = self.ask(call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;

@@ -10,6 +10,7 @@ use super::moves::RunEnd;
 use super::record::ClaimMark;
 use super::row::{Given, Row};
 use super::{Shared, damage, scripts};
+use crate::claimed::ClaimedTasks;
 use crate::redis::asking::{self, Answers, Asking, Claiming, LeaseKnown};
 use crate::redis::fleet::Fleet;
 use crate::redis::reply::next;
@@ -75,11 +76,11 @@ pub(super) fn is_served(quota: &Quota) -> bool {
 }
 
 impl Shared {
-    pub(super) async fn claim(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
+    pub(super) async fn claim(&self, params: &ClaimParams) -> Result<ClaimedTasks> {
         let mut asking = Asking::new(params, is_served);
         if asking.is_served() {
             // Nothing is asked for, but a worker that is gone is told so all the same.
-            return self.fleet.look_up_lease(&params.worker).await.map(|_| Vec::new());
+            return self.fleet.look_up_lease(&params.worker).await.map(|_| ClaimedTasks::default());
         }
         let lease = self.fleet.lease_of(&params.worker).await?;
         self.claim_rest(&mut asking, lease, Vec::new()).await
@@ -91,9 +92,9 @@ impl Shared {
         asking: &mut Asking,
         lease: LeaseKnown,
         rows: Vec<Row>,
-    ) -> Result<Vec<Claimed>> {
+    ) -> Result<ClaimedTasks> {
         let rows = asking::ask(self, asking, lease, rows).await?;
-        self.hand_over(rows).await
+        Ok(asking.with(self.hand_over(rows).await?))
     }
 
     /// Makes claimed tasks of rows, and buries what cannot be run.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use futures_util::future::join_all;
-use windlass_core::store::{Applied, ApplyParams, ApplyReply, Claim, Refusal, WakeMark};
+use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal, WakeMark};
 use windlass_core::{Error, QueueName, Result, State, Timestamp, Transition, WorkerId};
 
 use super::epoch::{self, Entry};
@@ -99,7 +99,7 @@ impl Shared {
             }
             (Some(params), _) => Some(self.claim(params).await),
         };
-        let claim = claim.map(|claimed| claimed.map(|tasks| Claim { tasks, mark }));
+        let claim = claim.map(|claimed| claimed.map(|claimed| claimed.into_claim(mark)));
         Ok(ApplyReply { outcomes, claim })
     }
 
@@ -184,7 +184,7 @@ impl Shared {
                 group.add_to(&mut call, number, worker, proof);
             }
             if let Some(behind) = &claims {
-                behind.asking.add_to::<Self>(&mut call, &queues, behind.lease, is_cluster);
+                behind.asking.add_to::<Self>(&mut call, &queues, behind.lease, self.options());
             }
             let mut reply = Fleet::ask_over(&mut line, call).await?.list()?;
             let now = next(&mut reply, "apply")?.time()?;

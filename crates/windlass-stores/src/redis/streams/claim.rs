@@ -13,6 +13,7 @@ use super::moves::RunEnd;
 use super::record::Record;
 use super::row::{Row, Running};
 use super::{Shared, scripts};
+use crate::claimed::ClaimedTasks;
 use crate::redis::asking::{self, Answers, Asking, Claiming, LeaseKnown};
 use crate::redis::error::strange;
 use crate::redis::fleet::Fleet;
@@ -64,12 +65,12 @@ impl Claiming for Shared {
 }
 
 impl Shared {
-    pub(super) async fn claim(&self, params: &ClaimParams) -> Result<Vec<Claimed>> {
+    pub(super) async fn claim(&self, params: &ClaimParams) -> Result<ClaimedTasks> {
         let mut asking = Asking::new(params, |_| true);
         self.learn(&params.quotas);
         if asking.is_served() {
             // Nothing is asked for, but a worker that is gone is told so all the same.
-            return self.fleet.look_up_lease(&params.worker).await.map(|_| Vec::new());
+            return self.fleet.look_up_lease(&params.worker).await.map(|_| ClaimedTasks::default());
         }
         let lease = self.fleet.lease_of(&params.worker).await?;
         self.claim_rest(&mut asking, lease, Vec::new()).await
@@ -81,9 +82,9 @@ impl Shared {
         asking: &mut Asking,
         lease: LeaseKnown,
         rows: Vec<Row>,
-    ) -> Result<Vec<Claimed>> {
+    ) -> Result<ClaimedTasks> {
         let rows = asking::ask(self, asking, lease, rows).await?;
-        self.hand_over(rows).await
+        Ok(asking.with(self.hand_over(rows).await?))
     }
 
     /// Makes claimed tasks of rows: fetches large payloads, and buries what cannot be run.
