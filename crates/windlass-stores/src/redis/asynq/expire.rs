@@ -16,10 +16,10 @@ use crate::redis::rounds::Rounds;
 
 impl Shared {
     pub(super) async fn expire(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.fleet.begin(duty, "expire").await?;
+        let (begun, queues) = self.fleet.begin(duty, "expire").await?;
         let mut report = DutyReport { next_due: begun.next_due, ..DutyReport::default() };
         for worker in &begun.unclean {
-            for queue in &begun.queues {
+            for queue in &queues {
                 self.empty(queue, worker, duty, &mut report).await?;
                 if report.has_more {
                     return Ok(report);
@@ -28,7 +28,7 @@ impl Shared {
             self.fleet.forget_unclean(worker).await?;
             self.hide(worker).await;
         }
-        for queue in &begun.queues {
+        for queue in &queues {
             self.recover(queue, duty, &mut report).await?;
         }
         Ok(report)

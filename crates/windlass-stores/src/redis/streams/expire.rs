@@ -12,10 +12,14 @@ use crate::redis::rounds::Rounds;
 
 impl Shared {
     pub(super) async fn expire(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.begin(duty, "expire").await?;
+        let begun = self.fleet.begin_duty(duty, "expire").await?;
         let mut report = DutyReport { next_due: begun.next_due, ..DutyReport::default() };
+        let queues = match begun.unclean.is_empty() {
+            true => Vec::new(),
+            false => self.all_queues().await?,
+        };
         for worker in &begun.unclean {
-            for queue in &begun.queues {
+            for queue in &queues {
                 self.empty(queue, worker, duty, &mut report).await?;
                 if report.has_more {
                     return Ok(report);
