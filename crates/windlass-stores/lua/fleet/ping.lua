@@ -3,7 +3,7 @@
 local fleet = KEYS[1]
 local TYPES = {
   { 'workers', 'hash' }, { 'leases', 'zset' }, { 'gone', 'zset' }, { 'unclean', 'set' }, { 'lead', 'hash' },
-  { 'born', 'string' }, { 'queues', 'set' },
+  { 'born', 'string' }, { 'queues', 'set' }, { 'touched', 'zset' },
 }
 -- The server treats it as a write that needs memory; an empty value leaves a key that is not there as it is.
 call('SETRANGE', fleet .. 'probe', 0, '')

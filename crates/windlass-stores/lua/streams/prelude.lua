@@ -171,6 +171,20 @@ local function list_for(retention)
   return string.format('%.0f', retention - retention % width), width
 end
 
+-- The counters of a queue by name, how many tasks wait by them, and whether some run: those are all records that no
+-- counter tells of. An idle queue is known to be so by two commands.
+local function counters_of(queue)
+  local fields, counters = call('HGETALL', queue .. 'st'), {}
+  local waiting, total = 0, 0
+  for i = 1, #fields, 2 do
+    local name, count = fields[i], tonumber(fields[i + 1]) or 0
+    counters[name] = count
+    if name ~= 'paused' then total = total + count end
+    if byte(name, 1) == 112 and #name == 2 then waiting = waiting + count end
+  end
+  return counters, waiting, call('HLEN', queue .. 'd') ~= total
+end
+
 -- Has finished tasks kept until an instant: a list for lengths of retention that are about equal, in the order
 -- of ending, with a line for those that ended together.
 local function keep(queue, retention, until_ms, ids)

@@ -147,6 +147,11 @@ impl Link {
         Ok(Line { link: self, made })
     }
 
+    /// The number of the connection that there is; 0 while there is none.
+    pub(crate) fn connection_number(&self) -> u64 {
+        self.made.lock().as_ref().map_or(0, |made| made.number)
+    }
+
     fn drop_made(&self, number: u64) {
         let mut made = self.made.lock();
         if made.as_ref().is_some_and(|made| made.number == number) {

@@ -6,6 +6,7 @@ mod document;
 mod keys;
 mod lead;
 mod ping;
+mod touch;
 mod worker;
 
 use std::sync::{Arc, LazyLock};
@@ -23,6 +24,7 @@ use super::server::ServerFacts;
 use crate::broadcasts::Broadcasts;
 use crate::wakes::Wakes;
 pub(super) use ping::check_memory;
+pub(super) use touch::Touched;
 pub(super) use worker::Registered;
 
 /// What is put in front of every script, of both layouts and of the fleet.
@@ -49,6 +51,7 @@ scripts! {
     PUBLISH = "publish";
     REGISTER = OVER_LIMIT + "register";
     SAVE = OVER_LIMIT + "save";
+    TOUCH = OVER_LIMIT + "touch";
 }
 
 /// One handle: a connection of its own, driven by the runtime that uses it.
@@ -89,11 +92,11 @@ struct Data {
 
 /// What a leader has to do with.
 pub(super) struct Begun {
+    pub(super) now: Timestamp,
     /// When the next lease is over.
     pub(super) next_due: Option<Timestamp>,
     /// Workers that are gone and may still hold tasks.
     pub(super) unclean: Vec<WorkerId>,
-    pub(super) queues: Vec<QueueName>,
 }
 
 impl Fleet {
@@ -207,21 +210,26 @@ impl Fleet {
     }
 
     /// Begins a piece of upkeep, if the term is not stale.
-    pub(super) async fn begin(&self, duty: Duty, what: &str) -> Result<Begun> {
+    pub(super) async fn begin_duty(&self, duty: Duty, what: &str) -> Result<Begun> {
         let call = self.on(&DUTY).arg(duty.term.to_string()).arg(what);
-        let (reply, queues) =
-            futures_util::future::try_join(self.ask(call), self.queue_names()).await?;
+        let reply = self.ask(call).await?;
         if reply.is_zero() {
             return Err(stale_term(Some(duty.term)));
         }
         let mut parts = reply.list()?;
-        let _now = next(&mut parts, "duty")?;
+        let now = next(&mut parts, "duty")?.time()?;
         let next_due = next(&mut parts, "duty")?.time_if_any()?;
         let unclean = next(&mut parts, "duty")?.list()?;
         let mut unclean: Vec<_> =
             unclean.map(|worker| worker.text().map(WorkerId::new)).collect::<Result<_>>()?;
         unclean.sort();
-        Ok(Begun { next_due, unclean, queues })
+        Ok(Begun { now, next_due, unclean })
+    }
+
+    /// The same, with all queues on record.
+    pub(super) async fn begin(&self, duty: Duty, what: &str) -> Result<(Begun, Vec<QueueName>)> {
+        let begun = self.begin_duty(duty, what);
+        futures_util::future::try_join(begun, self.queue_names()).await
     }
 
     /// Sees whether anybody has been here before, and gives the data a name if they have none.

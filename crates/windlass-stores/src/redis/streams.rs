@@ -7,6 +7,7 @@
 //! The entry of a task in its lane is its fence: it only grows, and a task that is taken from a worker
 //! gets a new one.
 
+mod activity;
 mod apply;
 mod beat;
 mod change;
@@ -24,9 +25,11 @@ mod names;
 mod place;
 mod promote;
 mod read;
+mod recent;
 mod record;
 mod row;
 mod scripts;
+mod sweeps;
 mod tend;
 mod wait;
 
@@ -54,7 +57,10 @@ use super::options::RedisOptions;
 use super::reply::Reply;
 use super::script::Call;
 use super::waiting;
+use activity::Activity;
 use names::Names;
+use recent::RecentQueues;
+use sweeps::SweepPlan;
 
 /// A store in Redis, on Streams.
 #[derive(Clone)]
@@ -67,6 +73,9 @@ struct Shared {
     this: Weak<Shared>,
     fleet: Fleet,
     names: Arc<Names>,
+    activity: Activity,
+    sweeps: SweepPlan,
+    recent: RecentQueues,
     /// The priorities that this process claims of each queue: it must not take others' bells.
     served: Mutex<HashMap<QueueName, BTreeSet<Priority>>>,
     ears: Ears,
@@ -87,6 +96,9 @@ impl StreamsStore {
             this: this.clone(),
             fleet,
             names,
+            activity: Activity::default(),
+            sweeps: SweepPlan::default(),
+            recent: RecentQueues::default(),
             served: Mutex::default(),
             ears: Ears::default(),
             herald: Herald::default(),

@@ -44,7 +44,9 @@ async fn an_entry_that_is_held_without_a_record_is_let_go() {
     let stage = Stage::new().await;
     let run = stage.scene.start(draft()).await;
     stage.delete_record(&run.id).await;
-    assert_eq!(stage.scene.count("main", State::Running).await, 1);
+    let held: (i64, String, String, Vec<(String, String)>) =
+        stage.run(stage.on("XPENDING", LANE).arg("w")).await;
+    assert_eq!(held.0, 1, "its entry is held");
     stage.mend().await;
     stage.expect_refused(&run).await;
 }

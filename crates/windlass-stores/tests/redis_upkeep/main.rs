@@ -4,5 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
 mod full;
+mod idle;
 mod retention;
 mod stage;

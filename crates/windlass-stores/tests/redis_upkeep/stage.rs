@@ -100,4 +100,29 @@ impl Stage {
             text.lines().filter_map(|line| line.trim().split_once(':')).collect();
         lines[name].parse().unwrap()
     }
+
+    /// Forgets which commands the server has done so far.
+    pub(crate) async fn reset_counts(&self) {
+        let _: () = self.run(cmd("CONFIG").arg("RESETSTAT")).await;
+    }
+
+    /// How many commands of each name the server has done since, those of scripts among them.
+    async fn counts(&self) -> HashMap<String, u64> {
+        let text: String = self.run(cmd("INFO").arg("commandstats")).await;
+        let count = |line: &str| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
+        };
+        text.lines().filter_map(count).collect()
+    }
+
+    /// How many commands the server has done since.
+    pub(crate) async fn commands(&self) -> u64 {
+        self.counts().await.values().sum()
+    }
+
+    /// How many commands of this name the server has done since.
+    pub(crate) async fn count_of(&self, name: &str) -> u64 {
+        self.counts().await.get(name).copied().unwrap_or(0)
+    }
 }

@@ -37,12 +37,13 @@ struct Asked<'a> {
 
 impl Shared {
     pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
-        let registered = self.fleet.register(beat).await;
+        let (registered, queues) =
+            futures_util::future::join(self.fleet.register(beat), self.fleet.queue_names()).await;
         if registered.as_ref().is_err_and(Error::is_lease_lost) {
             // Nobody but this process knows what it shows of a worker that others have declared lost.
             self.hide(&beat.worker).await;
         }
-        let Registered { now, order, is_known, queues } = registered?;
+        let (Registered { now, order, is_known }, queues) = (registered?, queues?);
         if !is_known {
             self.register_again().await?;
         }

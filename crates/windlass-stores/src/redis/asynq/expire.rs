@@ -16,11 +16,11 @@ use crate::redis::rounds::Rounds;
 
 impl Shared {
     pub(super) async fn expire(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.fleet.begin(duty, "expire").await?;
+        let (begun, queues) = self.fleet.begin(duty, "expire").await?;
         let mut report = DutyReport { next_due: begun.next_due, ..DutyReport::default() };
         for worker in &begun.unclean {
             let mut is_clean = true;
-            for queue in &begun.queues {
+            for queue in &queues {
                 let emptied = self.empty(queue, worker, duty, &mut report).await;
                 is_clean &= damage::skip(queue, emptied)?.is_some();
                 if report.has_more {
@@ -33,7 +33,7 @@ impl Shared {
             }
             self.hide(worker).await;
         }
-        for queue in &begun.queues {
+        for queue in &queues {
             let recovered = self.recover(queue, duty, &mut report).await;
             damage::skip(queue, recovered)?;
         }

@@ -11,13 +11,13 @@ use crate::wakes::News;
 
 impl Shared {
     pub(super) async fn promote(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.fleet.begin(duty, "").await?;
-        self.sweep(duty, &begun.queues, &scripts::PROMOTE).await
+        let (_, queues) = self.fleet.begin(duty, "").await?;
+        self.sweep(duty, &queues, &scripts::PROMOTE).await
     }
 
     pub(super) async fn prune(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.fleet.begin(duty, "").await?;
-        self.sweep(duty, &begun.queues, &scripts::PRUNE).await
+        let (_, queues) = self.fleet.begin(duty, "").await?;
+        self.sweep(duty, &queues, &scripts::PRUNE).await
     }
 
     /// Has a script go through all queues; it answers time, done, more, the next time, and skipped.

@@ -51,9 +51,9 @@ impl Found {
 
 impl Shared {
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.fleet.begin(duty, "tend").await?;
+        let (_, queues) = self.fleet.begin(duty, "tend").await?;
         let mut report = DutyReport::default();
-        for queue in &begun.queues {
+        for queue in &queues {
             let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
             let swept = self.sweep_queue(duty, queue, &scripts::TEND, left).await;
             if let Some(mut parts) = damage::skip(queue, swept)? {

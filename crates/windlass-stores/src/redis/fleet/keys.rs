@@ -8,6 +8,7 @@
 //! | `lead` | hash: holder, until when, highest term |
 //! | `doc:<class>`, `names:<class>` | hash: documents; sorted set: their keys in order |
 //! | `born` | string: the name of these data |
+//! | `touched` | sorted set: queues by a number that grows with each announcement of a write |
 //! | `orders` | channel: workers that may have orders |
 //! | `broadcasts` | channel: what processes tell each other |
 
@@ -24,6 +25,11 @@ pub(super) fn unclean(fleet: &str) -> String {
 /// The name of these data; another after they were wiped.
 pub(super) fn born(fleet: &str) -> String {
     format!("{fleet}born")
+}
+
+/// The queues by when they were last touched.
+pub(super) fn touched(fleet: &str) -> String {
+    format!("{fleet}touched")
 }
 
 /// The channel that tells of orders to workers.

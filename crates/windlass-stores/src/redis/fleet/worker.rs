@@ -29,7 +29,6 @@ pub(in crate::redis) struct Registered {
     pub(in crate::redis) order: RunOrder,
     /// False when the data are not those that this process knew.
     pub(in crate::redis) is_known: bool,
-    pub(in crate::redis) queues: Vec<QueueName>,
 }
 
 impl Known {
@@ -74,8 +73,7 @@ impl Fleet {
             .arg(card)
             .arg(millis(beat.lease))
             .arg(new_name());
-        let (reply, queues) =
-            futures_util::future::try_join(self.ask(call), self.queue_names()).await?;
+        let reply = self.ask(call).await?;
         if reply.is_zero() {
             return Err(Error::lease_lost(format!("beat of worker {}", beat.worker))
                 .reason_is(Reason::WorkerLost));
@@ -85,7 +83,7 @@ impl Fleet {
         let order = next(&mut parts, "register")?.bytes()?;
         let is_known = self.recognise(&next(&mut parts, "register")?.text()?);
         let order = read_order(order.first().copied().unwrap_or_default());
-        Ok(Registered { now, order, is_known, queues })
+        Ok(Registered { now, order, is_known })
     }
 
     /// Ends a worker for ever; answers the queues in which it may hold something, none when nobody knows

@@ -1,6 +1,7 @@
 //! Beats, orders and leaving, on Redis Streams.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use windlass_core::limits::clip;
@@ -54,13 +55,25 @@ impl Told {
 
 impl Shared {
     pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
-        let Registered { now, order, is_known, queues } = self.fleet.register(beat).await?;
+        let Registered { now, order, is_known } = self.fleet.register(beat).await?;
         if !is_known {
             self.register_again().await?;
         }
-        self.names.add(queues.iter().cloned());
+        // What a worker holds without its knowledge may be anywhere.
+        let mut queues = match beat.held {
+            Some(_) => self.all_queues().await?,
+            None => self.recent_queues().await?,
+        };
+        let reported = beat.progress.iter().filter_map(|report| Id::of(&report.lease.task));
+        queues.extend(reported.flat_map(|id| self.known_queues_of(id)));
+        queues.sort();
+        queues.dedup();
 
+        let began = Instant::now();
         let told = self.ask_queues(beat, &queues, now).await?;
+        for told in told.iter().filter(|told| told.asked.is_empty()) {
+            self.recent.had_nothing(&told.queue, began);
+        }
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
         if let Some(known) = &beat.held {
             let held_in: Vec<_> =
@@ -262,7 +275,7 @@ impl Shared {
                 Err(Error::invalid("a queue can run or pause, not drain"))
             }
             Order::Queue { queue, order } => {
-                self.register_queues([queue]).await?;
+                self.announce_writes([queue]).await?;
                 let call = scripts::ORDER
                     .on(&[self.stem(queue)])
                     .arg(self.options().told_time())

@@ -12,12 +12,16 @@ use crate::redis::rounds::Rounds;
 
 impl Shared {
     pub(super) async fn expire(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.begin(duty, "expire").await?;
+        let begun = self.fleet.begin_duty(duty, "expire").await?;
         let mut report = DutyReport { next_due: begun.next_due, ..DutyReport::default() };
+        let queues = match begun.unclean.is_empty() {
+            true => Vec::new(),
+            false => self.all_queues().await?,
+        };
         let mut failed = None;
         for worker in &begun.unclean {
             let mut is_empty = true;
-            for queue in &begun.queues {
+            for queue in &queues {
                 match self.empty(queue, worker, duty, &mut report).await {
                     Ok(()) if report.has_more => return Ok(report),
                     Ok(()) => {}

@@ -65,7 +65,7 @@ impl Shared {
                 Err(error) => answers[at] = Some(Inserted::Bad(error)),
             }
         }
-        self.register_queues(sent.iter().map(|sent| &sent.task.queue)).await?;
+        self.announce_writes(sent.iter().map(|sent| &sent.task.queue)).await?;
         for chunk in sent.chunks(AT_ONCE) {
             self.insert_chunk(chunk, &mut answers).await?;
         }

@@ -15,7 +15,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    fn has(&self, queue: &QueueName) -> bool {
+    pub(super) fn has(&self, queue: &QueueName) -> bool {
         let known = self.by_mark.read();
         known.get(&queue_mark(queue.as_str())).is_some_and(|names| names.contains(queue))
     }
@@ -38,26 +38,13 @@ impl Names {
 }
 
 impl Shared {
-    /// Puts queues on record before anything is written for them.
-    pub(super) async fn register_queues<'a>(
-        &self,
-        queues: impl IntoIterator<Item = &'a QueueName>,
-    ) -> Result<()> {
-        let new: BTreeSet<_> =
-            queues.into_iter().filter(|queue| !self.names.has(queue)).cloned().collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        self.fleet.add_queues(&new).await?;
-        self.names.add(new);
-        Ok(())
-    }
-
     /// Puts all queues that this process knows on record again: the data are not those that it heard
     /// of, and something may have been written since.
     pub(super) async fn register_again(&self) -> Result<()> {
         let known = self.names.take();
-        self.register_queues(&known).await
+        self.fleet.touch(&known).await?;
+        self.names.add(known);
+        Ok(())
     }
 
     /// All queues on record, by name.

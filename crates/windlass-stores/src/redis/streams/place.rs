@@ -163,6 +163,7 @@ impl Shared {
         moves: &[Move],
         term: Option<Term>,
     ) -> Result<Vec<bool>> {
+        self.announce_writes([queue]).await?;
         let mut call = scripts::PLACE
             .on(&[self.stem(queue)])
             .arg(self.options().told_time())

@@ -1,42 +1,33 @@
 //! Promote and prune on Redis Streams: queue by queue, each guarded by the leader's term.
 
+use std::time::Instant;
+
 use windlass_core::store::{Duty, DutyReport};
 use windlass_core::{QueueName, Result};
 
+use super::sweeps::{Pass, Sweep};
 use super::{AT_ONCE, Shared, scripts};
-use crate::redis::fleet::{Begun, stale_term};
+use crate::redis::fleet::stale_term;
 use crate::redis::reply::{Reply, next};
 use crate::redis::script::Script;
 use crate::wakes::News;
 
 impl Shared {
-    /// Begins a piece of upkeep, if the term is not stale.
-    pub(super) async fn begin(&self, duty: Duty, what: &str) -> Result<Begun> {
-        let begun = self.fleet.begin(duty, what).await?;
-        self.names.add(begun.queues.iter().cloned());
-        Ok(begun)
-    }
-
     pub(super) async fn promote(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.begin(duty, "").await?;
-        let report = self.sweep(duty, &begun.queues, &scripts::PROMOTE).await?;
-        Ok(report)
+        let pass = self.begin_pass(duty, Sweep::Promote, "").await?;
+        self.sweep(duty, &pass, &scripts::PROMOTE).await
     }
 
     pub(super) async fn prune(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.begin(duty, "").await?;
-        self.sweep(duty, &begun.queues, &scripts::PRUNE).await
+        let pass = self.begin_pass(duty, Sweep::Prune, "").await?;
+        self.sweep(duty, &pass, &scripts::PRUNE).await
     }
 
-    /// Has a script go through all queues; it answers time, done, more, the next time, and skipped.
-    async fn sweep(
-        &self,
-        duty: Duty,
-        queues: &[QueueName],
-        script: &'static Script,
-    ) -> Result<DutyReport> {
+    /// Has a script go through the queues of a pass; it answers time, done, more, the next time, and skipped.
+    async fn sweep(&self, duty: Duty, pass: &Pass, script: &'static Script) -> Result<DutyReport> {
         let (mut report, mut failed) = (DutyReport::default(), None);
-        for queue in queues {
+        for queue in &pass.queues {
+            let since = Instant::now();
             loop {
                 let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
                 let mut parts = match self.sweep_queue(duty, queue, script, left).await {
@@ -60,19 +51,21 @@ impl Shared {
                         .common
                         .wakes
                         .tell(News { ready: vec![queue.clone()], ..News::default() });
+                } else if done > 0 {
+                    // What is removed leaves entries of the journal behind.
+                    self.sweeps.revisit(queue);
                 }
                 let is_full = usize::try_from(report.done).unwrap_or(usize::MAX) >= duty.limit;
                 if has_more && !is_full && (done > 0 || skipped > 0) {
                     continue;
                 }
                 report.has_more |= has_more;
-                report.next_due = match (report.next_due, next_due) {
-                    (Some(one), Some(other)) => Some(one.min(other)),
-                    (one, other) => one.or(other),
-                };
+                let due = if has_more { Some(pass.now()) } else { next_due };
+                self.sweeps.visited(pass, queue, since, due);
                 break;
             }
         }
+        report.next_due = self.sweeps.next_due(pass);
         failed.map_or(Ok(report), Err)
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use futures_util::future::try_join_all;
 use windlass_core::store::{GetParams, QueueRecord, StateCounts, WorkerRecord};
-use windlass_core::{ErrorKind, QueueName, Result, State, TaskId, TaskRecord, WorkerId};
+use windlass_core::{QueueName, Result, State, TaskId, TaskRecord, WorkerId};
 
 use super::id::Id;
 use super::large::{PAYLOAD, RESULT};
@@ -87,17 +87,15 @@ impl Shared {
 
     /// How many tasks each worker holds in all queues.
     async fn held_counts(&self) -> Result<HashMap<WorkerId, u64>> {
+        let queues = self.all_queues().await?;
+        let chunks = self.fleet.by_slot(&queues).flat_map(|group| group.chunks(QUEUES_AT_ONCE));
+        let asked = chunks.map(|queues| {
+            let stems: Vec<_> = queues.iter().map(|queue| self.stem(queue)).collect();
+            self.ask(scripts::WORKERS.on(&stems).arg(self.options().told_time()))
+        });
         let mut counts = HashMap::new();
-        for queue in self.all_queues().await? {
-            let call = scripts::WORKERS.on(&[self.stem(&queue)]).arg(self.options().told_time());
-            let mut parts = match self.ask(call).await {
-                Ok(reply) => reply.list()?,
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    log_skipped(&queue, &error.chain());
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
+        for told in try_join_all(asked).await? {
+            let mut parts = told.list()?;
             while let (Some(worker), Some(count)) = (parts.next(), parts.next()) {
                 let count = count.number()?.unsigned_abs();
                 *counts.entry(WorkerId::new(worker.text()?)).or_default() += count;

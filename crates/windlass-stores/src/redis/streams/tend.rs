@@ -3,9 +3,12 @@
 //! The sweep goes round and round, a few steps at each tend. Once it has found something, it goes on without a
 //! pause until a whole round finds nothing more.
 
+use std::time::Instant;
+
 use windlass_core::store::{Duty, DutyReport, Term};
 use windlass_core::{ErrorKind, QueueName, Result};
 
+use super::sweeps::{Pass, Sweep};
 use super::{Shared, scripts};
 use crate::redis::fleet::stale_term;
 use crate::redis::reply::next;
@@ -53,10 +56,10 @@ impl Mended {
 
 impl Shared {
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
-        let begun = self.begin(duty, "tend").await?;
+        let pass = self.begin_pass(duty, Sweep::Tend, "tend").await?;
         let (mut report, mut failed) = (DutyReport::default(), None);
-        for queue in &begun.queues {
-            match self.tend_queue(queue, duty, &mut report).await {
+        for queue in &pass.queues {
+            match self.tend_queue(queue, duty, &pass, &mut report).await {
                 Ok(()) => {}
                 Err(error) if error.is_lease_lost() => return Err(error),
                 // One queue that cannot be tended keeps no other from it.
@@ -70,15 +73,25 @@ impl Shared {
         &self,
         queue: &QueueName,
         duty: Duty,
+        pass: &Pass,
         report: &mut DutyReport,
     ) -> Result<()> {
+        let since = Instant::now();
         let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
         let mut parts = self.sweep_queue(duty, queue, &scripts::TEND, left).await?;
         report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
-        report.has_more |= next(&mut parts, "tend")?.number()? == 1;
+        let has_more = next(&mut parts, "tend")?.number()? == 1;
+        let next_due = next(&mut parts, "tend")?.time_if_any()?;
         let mended = self.mend(queue, Some(duty.term)).await?;
         report.repaired += mended.count();
-        report.has_more |= mended.is_torn;
+        if mended.count() > 0 {
+            // Beats look for requests to cancel where something was written.
+            self.announce_writes([queue]).await?;
+        }
+        report.has_more |= has_more || mended.is_torn;
+        let is_done = !has_more && !mended.is_torn && mended.is_round_over;
+        let due = if is_done { next_due } else { Some(pass.now()) };
+        self.sweeps.visited(pass, queue, since, due);
         Ok(())
     }
 
