@@ -72,3 +72,25 @@ mod hybrid_pair {
 
     windlass_testkit::sequences!(HybridPairSubject);
 }
+
+/// The rights that the documentation asks for are enough for whatever is done in whatever order.
+#[cfg(feature = "redis")]
+mod redis_documented_user {
+    use crate::subjects::RedisUserSubject;
+
+    windlass_testkit::sequences!(RedisUserSubject);
+}
+
+#[cfg(feature = "redis")]
+mod asynq_documented_user {
+    use crate::subjects::AsynqUserSubject;
+
+    windlass_testkit::sequences!(AsynqUserSubject);
+}
+
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod hybrid_documented_user {
+    use crate::subjects::HybridUserSubject;
+
+    windlass_testkit::sequences!(HybridUserSubject);
+}
