@@ -27,8 +27,9 @@ use crate::problem::{Problem, Slug};
 pub(crate) const SMALL_BYTES: usize = 16 * 1024;
 /// What is larger leaves the last quarter of the memory to what is not.
 const MEDIUM_BYTES: usize = 1024 * 1024;
-/// How long a request waits for memory before it is refused.
-const WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a request waits for memory before it is refused; and for what its own connection or token holds.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+const SHARE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How often a request that waits looks for a slow transfer.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Transfers of at least so many bytes per second are not ended for want of memory.
@@ -51,6 +52,8 @@ struct State {
     permits: HashMap<u64, Held>,
     last: u64,
     looked: Option<Instant>,
+    /// Bytes that requests wait for.
+    wanted: usize,
 }
 
 /// What one permit holds.
@@ -157,24 +160,26 @@ impl State {
         }
     }
 
-    /// Ends the slowest transfer, unless enough of them are about to end.
-    fn end_slowest(&mut self, bytes: usize) {
+    /// Ends the slowest transfers, until there is enough for all who wait.
+    fn end_slowest(&mut self) {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now - looked < LOOK_EVERY) {
             return;
         }
         self.looked = Some(now);
-        let ending = self.permits.values().filter(|held| held.transfer.is_ended());
-        if ending.map(|held| held.bytes).sum::<usize>() >= bytes {
-            return;
-        }
-        let paced =
-            self.permits.values().filter(|held| held.bytes > 0 && !held.transfer.is_ended());
-        let paced = paced.filter_map(|held| Some((held.transfer.rate(now)?, &held.transfer)));
-        let slowest =
-            paced.filter(|(rate, _)| *rate < RATE_SAFE).min_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((_, transfer)) = slowest {
-            transfer.end();
+        let (ended, going): (Vec<_>, Vec<_>) =
+            self.permits.values().partition(|held| held.transfer.is_ended());
+        let mut freed: usize = ended.iter().map(|held| held.bytes).sum();
+        let paced = going.into_iter().filter(|held| held.bytes > 0);
+        let paced = paced.filter_map(|held| Some((held.transfer.rate(now)?, held)));
+        let mut slow: Vec<_> = paced.filter(|(rate, _)| *rate < RATE_SAFE).collect();
+        slow.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (_, held) in slow {
+            if freed >= self.wanted {
+                return;
+            }
+            held.transfer.end();
+            freed += held.bytes;
         }
     }
 }
@@ -189,7 +194,10 @@ impl MemoryPermit {
     /// Holds so many bytes from now on; waits for them a little.
     pub(crate) async fn hold(&self, bytes: usize) -> Result<(), Problem> {
         let Inner { bytes_max, state, released } = &*self.budget.0;
-        let end = Instant::now() + WAIT_MAX;
+        if state.lock().set(self.id, bytes, *bytes_max).is_ok() {
+            return Ok(());
+        }
+        let (_wanted, began) = (Wanted::new(&self.budget, bytes), Instant::now());
         loop {
             let release = released.notified();
             let shortage = {
@@ -198,13 +206,17 @@ impl MemoryPermit {
                     Ok(()) => return Ok(()),
                     Err(shortage) => {
                         if shortage == Shortage::Server {
-                            state.end_slowest(bytes);
+                            state.end_slowest();
                         }
                         shortage
                     }
                 }
             };
-            if Instant::now() >= end {
+            let wait_max = match shortage {
+                Shortage::Connection | Shortage::Token => SHARE_WAIT_MAX,
+                Shortage::Server => WAIT_MAX,
+            };
+            if began.elapsed() >= wait_max {
                 return Err(shortage.into());
             }
             let _ = tokio::time::timeout(LOOK_EVERY, release).await;
@@ -215,6 +227,25 @@ impl MemoryPermit {
     pub(crate) fn set(&self, bytes: usize) {
         self.budget.0.state.lock().force(self.id, bytes);
         self.budget.0.released.notify_waiters();
+    }
+}
+
+/// Bytes that a request waits for, as long as it does.
+struct Wanted<'a> {
+    budget: &'a MemoryBudget,
+    bytes: usize,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(budget: &'a MemoryBudget, bytes: usize) -> Self {
+        budget.0.state.lock().wanted += bytes;
+        Self { budget, bytes }
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.budget.0.state.lock().wanted -= self.bytes;
     }
 }
 
