@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio_postgres::Row as SqlRow;
-use windlass_core::history::{EndOfRun, Happening, Note};
 use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, Quota};
 use windlass_core::task::Extras;
 use windlass_core::{Claimed, Error, Kind, QueueName, Reason, Result, Spec, Timestamp, duration};

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use windlass_core::store::{
-    Bid, Duty, GetParams, Leadership, Parts, Reservation, WaitParams,
-};
+use windlass_core::store::{Bid, Duty, GetParams, Leadership, Parts, Reservation, WaitParams};
 use windlass_core::{Result, State, Store, TaskId, WorkerId};
 use windlass_testkit::draft::{draft, queue};
 
@@ -137,11 +135,8 @@ async fn await_end(store: &Arc<dyn Store>, id: &TaskId) {
             Some(record) if record.state != State::Completed => {}
             Some(_) | None => return,
         }
-        let params = || WaitParams {
-            tasks: vec![id.clone()],
-            at_most: LOOK_EVERY,
-            ..WaitParams::default()
-        };
+        let params =
+            || WaitParams { tasks: vec![id.clone()], at_most: LOOK_EVERY, ..WaitParams::default() };
         insist(|| store.wait(params())).await;
     }
 }
