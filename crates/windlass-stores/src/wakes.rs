@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::hash::Hash;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,6 +14,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use windlass_core::store::{WaitParams, Wake, WakeMark};
 use windlass_core::{QueueName, Result, TaskId, WorkerId};
+
+/// Most queues, and most workers, of which the last ring is known each by itself.
+const KNOWN_MAX: usize = 1_000;
 
 /// As good as for ever.
 const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -40,15 +44,47 @@ struct Rings {
     /// Grows with every ring.
     count: u64,
     /// The last ring of each queue.
-    queues: HashMap<QueueName, u64>,
+    queues: LastRings<QueueName>,
     /// The last ring for each worker that was given orders.
-    orders: HashMap<WorkerId, u64>,
+    orders: LastRings<WorkerId>,
     /// The last ring that was for everybody.
     all: u64,
     /// Tasks that someone waits for: how many wait, and the ring that told of its end.
     watched: HashMap<TaskId, Watched>,
     /// How many waits are under way.
     waiting: usize,
+}
+
+/// The last ring for each of some keys. Of those that have rung least lately only a bound is known: who waits since
+/// before it is woken once in vain.
+#[derive(Debug)]
+struct LastRings<K> {
+    known: HashMap<K, u64>,
+    /// The last ring of a key that is not known was no later.
+    others: u64,
+}
+
+impl<K> Default for LastRings<K> {
+    fn default() -> Self {
+        Self { known: HashMap::new(), others: 0 }
+    }
+}
+
+impl<K: Eq + Hash> LastRings<K> {
+    fn note(&mut self, key: K, count: u64) {
+        self.known.insert(key, count);
+        if self.known.len() > KNOWN_MAX {
+            let mut rings: Vec<_> = self.known.values().copied().collect();
+            let middle = rings.len() / 2;
+            self.others = *rings.select_nth_unstable(middle).1;
+            self.known.retain(|_, last| *last > self.others);
+        }
+    }
+
+    /// True when a key may have rung since.
+    fn has_rung(&self, key: &K, since: u64) -> bool {
+        self.known.get(key).copied().unwrap_or(self.others) > since
+    }
 }
 
 #[derive(Debug, Default)]
@@ -78,10 +114,10 @@ impl Wakes {
         rings.count += 1;
         let count = rings.count;
         for queue in news.ready {
-            rings.queues.insert(queue, count);
+            rings.queues.note(queue, count);
         }
         for worker in news.ordered {
-            rings.orders.insert(worker, count);
+            rings.orders.note(worker, count);
         }
         for task in &news.ended {
             if let Some(watched) = rings.watched.get_mut(task) {
@@ -159,8 +195,8 @@ impl Wakes {
     fn look(&self, params: &WaitParams, watch: &Watch<'_>) -> (Option<Wake>, u64) {
         let rings = self.rings.lock();
         let since = params.since.map_or(0, |mark| mark.0);
-        let has_work = |queue| rings.queues.get(queue).is_some_and(|last| *last > since);
-        let has_orders = |worker| rings.orders.get(worker).is_some_and(|last| *last > since);
+        let has_work = |queue| rings.queues.has_rung(queue, since);
+        let has_orders = |worker| rings.orders.has_rung(worker, since);
         // An end before this wait began may be the one before a rerun.
         let has_ended = |task: &&TaskId| {
             rings.watched.get(*task).is_some_and(|watched| watched.finished > watch.since)
@@ -231,5 +267,51 @@ impl Drop for Watch<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(wakes: &Wakes, number: usize) {
+        let (queue, worker) = (queue(number), WorkerId::new(format!("worker-{number}")));
+        wakes.tell(News { ready: vec![queue], ordered: vec![worker], ..News::default() });
+    }
+
+    fn queue(number: usize) -> QueueName {
+        QueueName::stored(&format!("queue-{number}"))
+    }
+
+    async fn look(wakes: &Wakes, number: usize, since: WakeMark) -> Wake {
+        let params = WaitParams {
+            queues: vec![queue(number)],
+            since: Some(since),
+            at_most: Duration::ZERO,
+            ..WaitParams::default()
+        };
+        wakes.wait(params, async |_| Ok(Vec::new())).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn rings_of_many_queues_and_workers_are_known_in_bounded_space() {
+        let wakes = Wakes::new(|| {});
+        let start = wakes.mark();
+        for number in 0..20_000 {
+            ring(&wakes, number);
+        }
+        {
+            let rings = wakes.rings.lock();
+            assert!(rings.queues.known.len() <= KNOWN_MAX, "queues");
+            assert!(rings.orders.known.len() <= KNOWN_MAX, "workers");
+        }
+        let end = wakes.mark();
+        for number in [0, 10_000, 19_999] {
+            assert_eq!(look(&wakes, number, start).await, Wake::Work, "{number} rang since");
+            assert_eq!(look(&wakes, number, end).await, Wake::TimedOut, "{number} rang before");
+        }
+        ring(&wakes, 7);
+        assert_eq!(look(&wakes, 7, end).await, Wake::Work, "it rang again");
+        assert_eq!(look(&wakes, 8, end).await, Wake::TimedOut, "another one rang");
     }
 }

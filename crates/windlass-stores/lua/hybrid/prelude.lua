@@ -104,7 +104,7 @@ end
 local function move_next(list, to)
   while true do
     local reference = call('RPOPLPUSH', list, to)
-    if not reference or (list_of(reference) and call('SREM', stem .. 'gone', row_of(reference)) == 0) then
+    if not reference or (list_of(reference) and call('ZREM', stem .. 'gone', row_of(reference)) == 0) then
       return reference
     end
     call('LPOP', to)

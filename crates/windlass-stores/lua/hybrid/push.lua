@@ -1,13 +1,13 @@
 -- push: puts references into the lists of their lanes, and wakes who waits for their queues; notes which rows are gone.
 -- KEYS[1] stem    ARGV references    returns how many
-local queues, rests = {}, rests_to_come()
+local GONE_MS, GONE_MAX = 86400000, 100000
+local queues, rests, is_some_gone = {}, rests_to_come(), false
 for i = 1, #ARGV do
   if size_of(ARGV[i]) == 0 then
-    call('SADD', stem .. 'gone', row_of(ARGV[i]))
-    -- For as long as most references wait; after that the ledger says so.
-    call('EXPIRE', stem .. 'gone', 86400)
+    call('ZADD', stem .. 'gone', now_ms(), row_of(ARGV[i]))
+    is_some_gone = true
   else
-    call('SREM', stem .. 'gone', row_of(ARGV[i]))
+    call('ZREM', stem .. 'gone', row_of(ARGV[i]))
     put(ARGV[i])
     local place = #rests > 0 and end_of(ARGV[i])
     for _, rest in ipairs(rests) do
@@ -20,5 +20,11 @@ for i = 1, #ARGV do
 end
 for queue in pairs(queues) do
   ring(queue)
+end
+-- Rows are noted for as long as most references wait, and only so many; of the others the ledger says that they are gone.
+if is_some_gone then
+  call('ZREMRANGEBYSCORE', stem .. 'gone', '-inf', now_ms() - GONE_MS)
+  call('ZREMRANGEBYRANK', stem .. 'gone', 0, -GONE_MAX - 1)
+  call('PEXPIRE', stem .. 'gone', GONE_MS)
 end
 return #ARGV

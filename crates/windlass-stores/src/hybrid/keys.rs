@@ -9,7 +9,7 @@
 //! | `held:<worker>` | list: references whose tasks a worker runs |
 //! | `beat:<worker>` | string, of limited life: the worker's heartbeat |
 //! | `workers` | set: workers that may have lists |
-//! | `gone` | set: rows that were taken otherwise than by a claim; their references are dropped |
+//! | `gone` | sorted set, by when, for a day: rows that were taken otherwise than by a claim; their references are dropped |
 //! | `paused` | set: queues of which nothing is taken |
 //! | `bell:<queue>` | list: rung when there may be work |
 //! | `generation` | string: a name that nobody has had before |

@@ -123,3 +123,25 @@ async fn an_outbox_that_was_dropped_under_a_leader_is_made_again() {
     assert_eq!(number(&schema, TRIGGERS).await, 2);
     claim_all(&s, &[windlass_core::TaskId::new(row.get::<_, String>(0))]).await;
 }
+
+/// A note that a row is gone is dropped with its reference. Where no reference ever comes up it would stay, since
+/// each new note put the end of all of them off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notes_of_rows_that_are_gone_are_forgotten_after_a_day() {
+    let (server, s, _) = stage(&[]).await;
+    s.promote().await;
+    let ids = s.submit_many(4).await;
+    s.cancel(&ids[1]).await;
+    s.promote().await;
+    let age = "local gone, count = redis.call('KEYS', '*:gone')[1], 0
+        for _, row in ipairs(redis.call('ZRANGE', gone, 0, -1)) do
+          redis.call('ZADD', gone, 1, row)
+          count = count + 1
+        end
+        return count";
+    assert_ne!(server.operate(&["EVAL", age, "0"]).unwrap(), ":0\r\n", "a row was noted");
+    s.cancel(&ids[2]).await;
+    s.promote().await;
+    let old = "return redis.call('ZCOUNT', redis.call('KEYS', '*:gone')[1], '-inf', 1)";
+    assert_eq!(server.operate(&["EVAL", old, "0"]).unwrap(), ":0\r\n", "old notes");
+}
