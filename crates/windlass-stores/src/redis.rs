@@ -4,6 +4,7 @@
 mod asking;
 pub mod asynq;
 pub(crate) mod connection;
+mod cursor;
 pub(crate) mod ears;
 mod error;
 mod fleet;

@@ -413,6 +413,7 @@ macro_rules! topic {
                 a_walk_by_state_shows_what_stays_in_it_while_others_leave_it,
                 a_walk_by_a_waiting_or_finished_state_shows_what_stays_in_it,
                 a_cursor_that_the_store_did_not_make_is_invalid,
+                a_cursor_can_be_pasted_into_a_url,
         } }
     };
     (documents of $subject:ty) => {

@@ -3,6 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::value::RawValue;
 use windlass_core::limits::clip;
 use windlass_core::store::{AUDIT, DocQuery};
@@ -39,7 +41,8 @@ pub(super) async fn list(State(shared): State<Shared>, query: RawQuery) -> Outco
     let class = DocQuery::Class { class: AUDIT.into(), after, limit };
     let documents = shared.store().load(class).await?;
     let is_last = documents.len() < limit;
-    let next_cursor = documents.last().filter(|_| !is_last).map(|last| last.key.clone());
+    let next_cursor =
+        documents.last().filter(|_| !is_last).map(|last| BASE64_URL_SAFE_NO_PAD.encode(&last.key));
     let read = |body: String| {
         RawValue::from_string(body).map_err(|cause| Error::corrupt("read the audit").because(cause))
     };
@@ -50,9 +53,13 @@ pub(super) async fn list(State(shared): State<Shared>, query: RawQuery) -> Outco
 
 /// Reads where a page ended: the key of an entry, which begins with its time.
 fn cursor(text: &str) -> Result<String, Error> {
-    let is_key = text.split_once(' ').is_some_and(|(at, mark)| {
-        at.parse::<Timestamp>().is_ok_and(|time| time.to_string() == at) && !mark.is_empty()
-    });
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok();
+    let key = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    let is_key = |key: &String| {
+        key.split_once(' ').is_some_and(|(at, mark)| {
+            at.parse::<Timestamp>().is_ok_and(|time| time.to_string() == at) && !mark.is_empty()
+        })
+    };
     let refused = || Error::invalid(format!("cursor {:?} is not one of ours", clip(text, 128)));
-    is_key.then(|| text.to_owned()).ok_or_else(refused)
+    key.filter(is_key).ok_or_else(refused)
 }

@@ -454,7 +454,7 @@ async fn entries(api: &Api) -> Vec<Value> {
         let page = api.get(&format!("/audit?limit=3{cursor}")).await.is(200);
         entries.extend(page["data"].as_array().unwrap().clone());
         match page["next_cursor"].as_str() {
-            Some(next) => cursor = format!("&cursor={}", next.replace(' ', "+")),
+            Some(next) => cursor = format!("&cursor={next}"),
             None => return entries,
         }
     }
@@ -467,7 +467,7 @@ async fn a_cursor_of_the_audit_that_is_none_is_refused() {
         api.post(&format!("/queues/{queue}/pause"), "").await.is(200);
     }
     let first = api.get("/audit?limit=2").await.is(200);
-    let cursor = first["next_cursor"].as_str().unwrap().replace(' ', "%20");
+    let cursor = first["next_cursor"].as_str().unwrap();
     let next = api.get(&format!("/audit?limit=2&cursor={cursor}")).await.is(200);
     assert_eq!(next["data"].as_array().unwrap().len(), 1, "{next}");
     for cursor in ["x", "", "2026-01-31", "2026-01-31T00:00:00.000Z", "9999%20x"] {

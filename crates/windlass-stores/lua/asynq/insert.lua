@@ -131,7 +131,7 @@ local function write(plan)
       if lock ~= '' and hold ~= 0 then
         if hold > 0 then
           local until_ms = math.min(now + hold, LATEST)
-          call('SET', lock, id, 'EX', math.max(1, second_of(until_ms - now)))
+          call('SET', lock, id, 'EX', lock_ttl(until_ms - now))
           call('HSET', own .. 'u', lock, number(until_ms) .. ' ' .. id)
           call('ZADD', own .. 'ut', until_ms, lock)
         else

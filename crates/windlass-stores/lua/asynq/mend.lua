@@ -47,13 +47,22 @@ local function has_lease(id)
   end
 end
 
-local function walk_set(place)
+-- Notes when windlass first met a waiting task of Go's: nothing else says about when it was submitted.
+local function note_meeting(id)
+  local key = queue .. 't:' .. id
+  local fields = fields_of(key, 'wl', 'wl_m', 'pending_since')
+  if mends and not fields[1] and not fields[2] and not fields[3] then call('HSET', key, 'wl_m', number(now)) end
+end
+
+local function walk_set(place, check)
   return function(cursor)
     local scanned = call('ZSCAN', queue .. place, cursor, 'COUNT', step)
     for i = 1, #scanned[2], 2 do
       if not leads(scanned[2][i]) then
         mend('ghosts', 1)
         if mends then call('ZREM', queue .. place, scanned[2][i]) end
+      elseif check then
+        check(scanned[2][i])
       end
     end
     return scanned[1], #scanned[2] / 2
@@ -142,7 +151,8 @@ local function walk_cancelled(cursor)
 end
 
 local phases = {
-  walk_list('active', has_lease), compare_leases, walk_list('pending'), walk_set('scheduled'), walk_set('retry'),
+  walk_list('active', has_lease), compare_leases, walk_list('pending'), walk_set('scheduled', note_meeting),
+  walk_set('retry', note_meeting),
   walk_set('archived'), walk_set('completed'), walk_groups, walk_locks, walk_onces, walk_cancelled,
 }
 -- An operator's sweep is none of the leader's.

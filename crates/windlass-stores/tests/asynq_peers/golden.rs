@@ -139,7 +139,8 @@ async fn upkeep_changes_nothing_that_is_in_order() {
     let inspection = scene.store.inspect(Depth::Repair).await.unwrap();
     let orphans = inspection.findings.iter().filter(|finding| finding.subject == "orphans").count();
     assert_eq!(orphans, 0, "{:?}", inspection.findings);
-    assert_eq!(ground.peer.dump().await, fixture::dump());
+    // Of Go's waiting tasks is noted when they were first met, in a field that Go does not know.
+    assert_eq!(ground.peer.dump().await.without_own_fields(), fixture::dump());
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
 mod active;
 mod damage;
 mod fields;
+mod go_runs;
 mod keeping;
 mod mending;
 mod others;

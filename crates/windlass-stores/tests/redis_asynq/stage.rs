@@ -61,7 +61,18 @@ pub(crate) const START: i64 = 1_767_254_400;
 
 impl Stage {
     pub(crate) async fn new() -> Self {
-        let subject = Shared::fresh().await;
+        Self::on(Shared::fresh().await).await
+    }
+
+    /// One whose store goes by the time of the server, which no test can move.
+    pub(crate) async fn on_the_servers_clock() -> Self {
+        let (clock, prefix) = (Arc::new(ManualClock::default()), RedisServer::new_prefix());
+        let options = RedisOptions::of_url(&RedisServer::shared().url(&prefix)).unwrap();
+        let store = Arc::new(AsynqStore::open(options).await.unwrap());
+        Self::on(Shared { clock, store, prefix }).await
+    }
+
+    async fn on(subject: Shared) -> Self {
         let prefix = subject.prefix.clone();
         let client = Client::open(RedisServer::shared().url("").replace("?prefix=", "")).unwrap();
         let connection = client.get_multiplexed_async_connection().await.unwrap();

@@ -278,3 +278,22 @@ pub async fn a_cursor_that_the_store_did_not_make_is_invalid(s: Scene) {
     let error = s.store.list(params).await.expect_err("a made-up cursor");
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
 }
+
+pub async fn a_cursor_can_be_pasted_into_a_url(s: Scene) {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    for state in [State::Pending, State::Scheduled, State::Completed] {
+        // Names of queues may have these; ends of cursors often have a name.
+        let name = format!("q.a:b-{}", state.as_str());
+        for _ in 0..4 {
+            s.bring(draft().queue(&name), state).await;
+        }
+    }
+    let mut params = page_of(Filter::default());
+    let mut count = 0;
+    while let Some(cursor) = s.store.list(params.clone()).await.unwrap().next_cursor {
+        assert!(cursor.chars().all(is_plain), "{cursor}");
+        params.cursor = Some(cursor);
+        count += 1;
+    }
+    assert!(count > 1, "the list should have several pages");
+}

@@ -289,7 +289,7 @@ impl Shared {
                 self.fleet.common.wakes.tell(News { ready, ..News::default() });
                 Ok(())
             }
-            Order::Worker { worker, order } => self.fleet.order_worker(worker, *order).await,
+            Order::Worker { worker, order } => self.order_worker(worker, *order).await,
         }
     }
 }

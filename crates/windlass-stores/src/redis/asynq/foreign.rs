@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use prost::Message;
 use windlass_core::store::{RunOrder, WorkerCard, WorkerRecord};
-use windlass_core::{QueueName, Result, Timestamp, WorkerId};
+use windlass_core::{Error, ErrorKind, QueueName, Result, Timestamp, WorkerId};
 
-use super::message::ServerInfo;
+use super::message::{ServerInfo, WorkerInfo};
+use super::row::{GoRun, Row};
 use super::{Shared, keys};
 use crate::redis::error::strange;
 
@@ -43,6 +44,60 @@ impl Shared {
         });
         let found = try_join_all(read).await?;
         Ok(found.into_iter().flatten().filter(|worker| !is_own(&worker.id)).collect())
+    }
+}
+
+impl Shared {
+    /// Adds to tasks that Go servers run which of them does, and since when. Tasks of windlass cost nothing.
+    pub(super) async fn add_go_runs<'a>(
+        &self,
+        now: Timestamp,
+        rows: impl IntoIterator<Item = &'a mut Row>,
+    ) -> Result<()> {
+        let mut rows: Vec<_> = rows.into_iter().filter(|row| row.is_go_run()).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut live = redis::cmd("ZRANGEBYSCORE");
+        let second = now.as_millis().div_euclid(1_000);
+        live.arg(keys::workers(self.options().key_prefix())).arg(second).arg("+inf");
+        let live = self.fleet.link.command(READ, &live).await?;
+        let live: Vec<String> =
+            redis::FromRedisValue::from_redis_value(live).map_err(|_| strange(READ))?;
+        for key in live {
+            let mut get = redis::cmd("HMGET");
+            get.arg(key);
+            for row in &rows {
+                get.arg(&row.key);
+            }
+            let told = self.fleet.link.command(READ, &get).await?;
+            let told: Vec<Option<Vec<u8>>> =
+                redis::FromRedisValue::from_redis_value(told).map_err(|_| strange(READ))?;
+            for (row, told) in rows.iter_mut().zip(told) {
+                let info = told.and_then(|bytes| WorkerInfo::decode(&bytes[..]).ok());
+                // Ids are unique in their queue only.
+                let info = info.filter(|info| info.queue == row.queue.as_str());
+                if let Some(WorkerInfo { server_id, start_time: Some(at), .. }) = info {
+                    let started_at = at.as_timestamp();
+                    row.go_run = Some(GoRun { server: WorkerId::new(server_id), started_at });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an order to a worker. Go servers take none.
+    pub(super) async fn order_worker(&self, worker: &WorkerId, order: RunOrder) -> Result<()> {
+        let ordered = self.fleet.order_worker(worker, order).await;
+        if ordered.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+            && !self.go_servers(|id| id != worker).await?.is_empty()
+        {
+            return Err(Error::unsupported(format!(
+                "worker {worker} is a server of Go's asynq, which takes no orders from windlass: pause its queues, \
+                 or send its process SIGTSTP to have it take no more tasks"
+            )));
+        }
+        ordered
     }
 }
 

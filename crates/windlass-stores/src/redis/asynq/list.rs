@@ -10,6 +10,7 @@ use windlass_core::{Error, QueueName, Result, State, Timestamp};
 use super::row::Row;
 use super::{AT_ONCE, Shared, damage, scripts};
 use crate::reading::{SCAN_MAX, matches};
+use crate::redis::cursor;
 use crate::redis::reply::next;
 
 /// How many of the last tasks a cursor names: any of them leads back to where the walk was.
@@ -61,7 +62,8 @@ struct Leg {
 
 impl Shared {
     pub(super) async fn list(&self, params: &ListParams) -> Result<Page> {
-        let walk = self.walk(&params.filter, params.cursor.as_deref(), params.limit).await?;
+        let mut walk = self.walk(&params.filter, params.cursor.as_deref(), params.limit).await?;
+        self.add_go_runs(walk.now, &mut walk.rows).await?;
         let tasks = walk.rows.into_iter().map(|row| row.into_record(Parts::NONE)).collect();
         Ok(Page { tasks, next_cursor: walk.next_cursor })
     }
@@ -70,14 +72,14 @@ impl Shared {
     pub(super) async fn walk(
         &self,
         filter: &Filter,
-        cursor: Option<&str>,
+        from: Option<&str>,
         limit: usize,
     ) -> Result<Walk> {
-        let mut at = match cursor {
-            Some(text) => serde_json::from_str(text)
-                .ok()
-                .filter(|cursor: &Cursor| cursor.s < ORDER.len())
-                .ok_or_else(|| Error::invalid(format!("cursor {text:?} is not one of ours")))?,
+        let mut at = match from {
+            Some(text) => cursor::read(text, |written| {
+                let at: Cursor = serde_json::from_str(written).ok()?;
+                (at.s < ORDER.len()).then_some(at)
+            })?,
             None => Cursor::begin(),
         };
         if limit == 0 {
@@ -247,6 +249,6 @@ impl Cursor {
     }
 
     fn write(&self) -> String {
-        serde_json::to_string(self).expect("a cursor is plain JSON")
+        cursor::write(serde_json::to_vec(self).expect("a cursor is plain JSON"))
     }
 }

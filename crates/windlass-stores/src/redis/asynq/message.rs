@@ -79,6 +79,13 @@ impl Instant {
         let nanos = i32::try_from(millis.rem_euclid(1_000) * 1_000_000).unwrap_or_default();
         Self { seconds: millis.div_euclid(1_000), nanos }
     }
+
+    /// The same as windlass has it.
+    pub fn as_timestamp(&self) -> windlass_core::Timestamp {
+        let ms =
+            self.seconds.saturating_mul(1_000).saturating_add(i64::from(self.nanos / 1_000_000));
+        windlass_core::Timestamp::from_millis(ms)
+    }
 }
 
 /// A process that works, under `asynq:servers:{…}`.

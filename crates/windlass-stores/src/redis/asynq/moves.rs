@@ -14,6 +14,9 @@ use windlass_core::{QueueName, State, TaskId, Timestamp};
 use super::row::{Place, Row, second_of};
 use crate::redis::options::millis;
 
+/// What a cancelled task says of itself to asynq's tools, which show it as archived.
+const CANCELLED: &str = "cancelled by windlass";
+
 /// A task on its way to another place.
 #[derive(Debug, Clone)]
 pub(super) struct Move {
@@ -154,6 +157,7 @@ impl Row {
         self.own.created_ms = seen.created_at().as_millis();
         self.own.updated_ms = now.as_millis();
         self.own.finished_ms = if state.is_terminal() { now.as_millis() } else { 0 };
+        let has_new_message = self.explain_cancel(state) || how.has_new_message;
         let attempts = i32::try_from(how.attempts).unwrap_or(i32::MAX);
         self.own.attempts_more = attempts.saturating_sub(self.message.retried);
         let exit = state
@@ -172,7 +176,7 @@ impl Row {
         Move {
             to: Some(to),
             time,
-            message: how.has_new_message.then(|| self.message.write()),
+            message: has_new_message.then(|| self.message.write()),
             own: self.own.encode_to_vec(),
             crashes: how.crashes,
             kept_until: (state == State::Cancelled).then_some(until),
@@ -184,6 +188,18 @@ impl Row {
             state: Some(state),
             row: seen,
         }
+    }
+
+    /// Has asynq's tools say why a cancelled task lies in the archive, as long as it lies there; true when the message
+    /// is another for it.
+    fn explain_cancel(&mut self, state: State) -> bool {
+        let error = match state {
+            State::Cancelled => CANCELLED,
+            _ if self.message.error_msg == CANCELLED => "",
+            _ => return false,
+        };
+        self.message.error_msg = error.into();
+        self.is_readable
     }
 
     /// Work that was given back is pending since when it was before.

@@ -17,7 +17,8 @@ impl Shared {
         let mut wanted = params.ids.clone();
         wanted.sort_unstable();
         wanted.dedup();
-        let (now, rows) = self.look_everywhere(&wanted, params.parts.result).await?;
+        let (now, mut rows) = self.look_everywhere(&wanted, params.parts.result).await?;
+        self.add_go_runs(now, rows.values_mut()).await?;
         let visible = rows.into_iter().filter(|(_, row)| !row.is_over(now));
         let records: HashMap<_, _> =
             visible.map(|(id, row)| (id, row.into_record(params.parts))).collect();

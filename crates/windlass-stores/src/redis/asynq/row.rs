@@ -7,7 +7,7 @@ use bytes::Bytes;
 use windlass_core::history::Run;
 use windlass_core::state::Held;
 use windlass_core::task::Progress;
-use windlass_core::{Epoch, Lease, QueueName, Result, State, TaskId, Timestamp};
+use windlass_core::{Epoch, Lease, QueueName, Result, State, TaskId, Timestamp, WorkerId};
 
 use super::damage::DAMAGED;
 use super::message::TaskMessage;
@@ -84,6 +84,17 @@ pub(super) struct Row {
     pub(super) done: Option<Done>,
     pub(super) result: Option<Bytes>,
     pub(super) seen_at: Timestamp,
+    /// When a sweep of windlass first met a task that does not say when it was submitted.
+    pub(super) met_at: Option<Timestamp>,
+    /// The run of a Go server, where it was asked for.
+    pub(super) go_run: Option<GoRun>,
+}
+
+/// A run of a Go server, as the server says.
+#[derive(Debug, Clone)]
+pub(super) struct GoRun {
+    pub(super) server: WorkerId,
+    pub(super) started_at: Timestamp,
 }
 
 /// What a claim brings of a task.
@@ -116,6 +127,7 @@ impl Row {
         let (number, lease, held) = (part()?, part()?, part()?);
         let crashes = part()?.map(|text| read_number(&text)).unwrap_or_default();
         let (cancel, cancelled, progress, done) = (part()?, part()?, part()?, part()?);
+        let (_once, met) = (part()?, part()?);
         let key = String::from_utf8_lossy(&key).into_owned();
         let Some(place) = Place::read(&String::from_utf8_lossy(&state)) else {
             return Ok(None);
@@ -151,6 +163,8 @@ impl Row {
             done: done.and_then(|text| Done::read(&text)),
             result,
             seen_at,
+            met_at: met.map(|text| Timestamp::from_millis(read_number(&text))),
+            go_run: None,
         }))
     }
 
@@ -182,6 +196,8 @@ impl Row {
             progress: None,
             done: None,
             result: None,
+            met_at: None,
+            go_run: None,
         }
     }
 
@@ -225,6 +241,11 @@ impl Row {
 
     pub(super) fn score_time(&self) -> Option<Timestamp> {
         self.score_number().map(|second| Timestamp::from_millis(second.saturating_mul(1_000)))
+    }
+
+    /// True while a worker runs it that is none of windlass's.
+    pub(super) fn is_go_run(&self) -> bool {
+        self.place == Place::Active && !self.is_own_run()
     }
 
     /// The present or last claim by windlass; none while a Go worker has it.

@@ -35,10 +35,7 @@ impl Shared {
                     found.add(name.text()?, count.unsigned_abs());
                 }
             }
-            if found.count() > 0 {
-                let what = found.in_words();
-                tracing::warn!(%queue, what, "what nothing led to in redis was put right");
-            }
+            found.log(&queue);
             mended += found.count();
         }
         Ok(mended)

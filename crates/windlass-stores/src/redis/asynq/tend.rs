@@ -16,6 +16,10 @@ const STEPS: usize = 20;
 /// How many steps an operator's sweep takes at most.
 const STEPS_MAX: usize = 1_000_000;
 
+/// What ordinary use of asynq's tools and workers leaves of windlass's own notes: a task that was cancelled, deleted, run
+/// or archived there has a mark, a key or a lock left, and asynq forgets to name groups.
+const ORDINARY: [&str; 4] = ["cancelled", "groups", "keys", "locks"];
+
 /// Whether a sweep mends what it finds, or only counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sweep {
@@ -47,6 +51,21 @@ impl Found {
             self.what.iter().map(|(name, count)| format!("{name} {count}")).collect();
         parts.join(", ")
     }
+
+    /// True when others have only used their tools, and nothing was broken.
+    fn is_ordinary(&self) -> bool {
+        self.what.iter().all(|(name, _)| ORDINARY.contains(&name.as_str()))
+    }
+
+    /// Logs what was repaired in a queue.
+    pub(super) fn log(&self, queue: &QueueName) {
+        let what = self.in_words();
+        match self.is_ordinary() {
+            _ if what.is_empty() => {}
+            true => tracing::debug!(%queue, what, "removed what other programs have left"),
+            false => tracing::warn!(%queue, what, "repaired what was half done in redis"),
+        }
+    }
 }
 
 impl Shared {
@@ -62,10 +81,7 @@ impl Shared {
             }
             let found = self.mend(queue, Some(duty.term), Sweep::Mend, STEPS).await;
             let Some(found) = damage::skip(queue, found)? else { continue };
-            if found.count() > 0 {
-                let what = found.in_words();
-                tracing::warn!(%queue, what, "what was half done in redis was put right");
-            }
+            found.log(queue);
             report.repaired += found.count();
         }
         report.repaired += self.mend_strays().await?;
@@ -107,5 +123,20 @@ impl Shared {
             }
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn use_of_asynqs_tools_is_no_reason_for_a_warning() {
+        let mut found = Found::default();
+        found.add("cancelled".into(), 2);
+        found.add("locks".into(), 1);
+        assert!(found.is_ordinary());
+        found.add("ghosts".into(), 1);
+        assert!(!found.is_ordinary());
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use uuid::Uuid;
 use windlass_core::history::{Entry, Happening, History};
 use windlass_core::store::{Parts, RETENTION_DEFAULT};
 use windlass_core::task::Spec;
@@ -52,12 +53,19 @@ impl Row {
         }
     }
 
-    /// When it was submitted. A task of Go's does not tell: then the earliest that is known of it.
+    /// When it was submitted. The id of a task of windlass's carries it, should a Go worker have moved the task. A
+    /// task of Go's does not say: then when windlass first met it, or the earliest that is known of it.
     pub(super) fn created_at(&self) -> Timestamp {
         if self.own.created_ms > 0 {
             return Timestamp::from_millis(self.own.created_ms);
         }
         let pending = self.pending_since_ms.or_else(|| self.claim.as_ref()?.pending_since_ms());
+        // A failure that windlass did not record is one of a Go worker, and it is pending since that.
+        let has_go_failed = self.message.retried > 0 || self.message.last_failed_at > 0;
+        let submitted = pending.filter(|_| !has_go_failed).map(Timestamp::from_millis);
+        if let Some(at) = submitted.or_else(|| self.made_at()).or(self.met_at) {
+            return at;
+        }
         let seconds = [self.message.last_failed_at, self.message.completed_at];
         let told = seconds.into_iter().filter(|second| *second > 0).map(|second| second * 1_000);
         let earliest = pending.or_else(|| told.min());
@@ -65,6 +73,15 @@ impl Row {
         earliest
             .or_else(|| self.score_time().filter(|at| *at <= self.seen_at))
             .unwrap_or(self.seen_at)
+    }
+
+    /// When its id was made, if it is one of windlass's (a UUIDv7).
+    fn made_at(&self) -> Option<Timestamp> {
+        let made = Uuid::try_parse(&self.key).ok()?.get_timestamp()?;
+        let (seconds, nanos) = made.to_unix();
+        let ms = i64::try_from(seconds).ok()?.checked_mul(1_000)? + i64::from(nanos / 1_000_000);
+        // A clock that runs ahead, or an id with another meaning, says nothing.
+        Some(Timestamp::from_millis(ms)).filter(|at| *at <= self.seen_at)
     }
 
     pub(super) fn finished_at(&self) -> Option<Timestamp> {
@@ -127,10 +144,12 @@ impl Row {
         }
         let is_of_last = self.claim.as_ref().is_some_and(|claim| claim.number == self.own.applied);
         let told = Some(self.own.started_ms).filter(|ms| *ms > 0 && is_of_last);
-        told.filter(|_| self.place != Place::Active).map(Timestamp::from_millis)
+        let told = told.filter(|_| self.place != Place::Active).map(Timestamp::from_millis);
+        told.or_else(|| self.go_run.as_ref().map(|run| run.started_at))
     }
 
-    /// What went otherwise than straight, and the last failure of a Go worker where that came later.
+    /// What went otherwise than straight, and the last failure of a Go worker, or that asynq archived it, where that
+    /// came later.
     pub(super) fn history(&self) -> History {
         let mut history = self.own.history();
         let failed_at = self.message.last_failed_at;
@@ -138,15 +157,16 @@ impl Row {
             let last_at = entry.again.map_or(entry.at, |again| again.last_at);
             is_end_of_run(entry.what) && last_at.as_millis().div_euclid(1_000) >= failed_at
         });
+        let entry = |what, at, error| Entry { what, at, run: None, error, by: None, again: None };
         if failed_at > 0 && !is_told {
-            history.push(Entry {
-                what: Happening::Failed,
-                at: Timestamp::from_millis(failed_at.saturating_mul(1_000)),
-                run: None,
-                error: Some(self.message.error_msg.clone()),
-                by: None,
-                again: None,
-            });
+            let at = Timestamp::from_millis(failed_at.saturating_mul(1_000));
+            let error = Some(self.message.error_msg.clone());
+            history.push(entry(Happening::Failed, at, error));
+        }
+        if let (Place::Archived, false, Some(at)) =
+            (self.place, self.is_archived_here(), self.score_time())
+        {
+            history.push(entry(Happening::DeadLetter, at, None));
         }
         history
     }
@@ -191,12 +211,16 @@ impl Row {
             attempts: self.attempts(),
             crashes: self.crashes,
             epoch: self.epoch(),
-            worker: claim.map(|claim| claim.worker.clone()),
+            worker: claim
+                .map(|claim| claim.worker.clone())
+                .or_else(|| self.go_run.as_ref().map(|run| run.server.clone())),
             is_cancel_requested: self.is_cancel_requested && self.place == Place::Active,
             created_at: self.created_at(),
             updated_at: self.updated_at(),
             run_at: self.run_at(),
-            claimed_at: claim.map(|claim| claim.claimed_at),
+            claimed_at: claim
+                .map(|claim| claim.claimed_at)
+                .or_else(|| self.go_run.as_ref().map(|run| run.started_at)),
             started_at: self.started_at(),
             finished_at: self.finished_at(),
             history: if parts.history { self.history() } else { History::default() },

@@ -14,6 +14,7 @@ use super::id::Id;
 use super::row::Row;
 use super::{AT_ONCE, Shared, keys};
 use crate::reading::{SCAN_MAX, matches};
+use crate::redis::cursor;
 use crate::redis::error::strange;
 use crate::redis::reply::{Reply, next};
 
@@ -239,14 +240,13 @@ impl Shared {
 }
 
 fn write_cursor((micros, place, queue): &Position) -> String {
-    format!("{micros}.{place}.{queue}")
+    cursor::write(format!("{micros}.{place}.{queue}"))
 }
 
 fn read_cursor(text: &str) -> Result<Position> {
-    let read = || {
-        let (micros, rest) = text.split_once('.')?;
+    cursor::read(text, |written| {
+        let (micros, rest) = written.split_once('.')?;
         let (place, queue) = rest.split_once('.')?;
         Some((micros.parse().ok()?, place.parse().ok()?, QueueName::stored(queue)))
-    };
-    read().ok_or_else(|| Error::invalid(format!("cursor {text:?} is not one of ours")))
+    })
 }
