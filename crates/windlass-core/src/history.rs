@@ -181,6 +181,13 @@ impl History {
         self.push(plain(Happening::Completed, at, run));
     }
 
+    /// When the first run of which this tells was claimed; of a task that was run again, since then.
+    pub fn first_run_at(&self) -> Option<Timestamp> {
+        let rerun = self.0.iter().rposition(|entry| entry.what == Happening::Rerun);
+        let entries = &self.0[rerun.map_or(0, |at| at + 1)..];
+        entries.iter().find_map(|entry| entry.run.as_ref()).map(|run| run.claimed_at)
+    }
+
     /// The last thing that a handler said of a failure.
     pub fn last_error(&self) -> Option<&str> {
         self.0.iter().rev().find_map(|entry| entry.error.as_deref())

@@ -62,7 +62,7 @@ pub(crate) fn start(
                 if asked.elapsed() < every {
                     link.clock.hear(inspection.now);
                 }
-                link.contact.answered();
+                link.contact.answered_at(asked, inspection.now);
             }
             health.send_replace(look(&link, is_reachable, is_writable, asked));
             tokio::select! {

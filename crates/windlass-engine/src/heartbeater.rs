@@ -65,13 +65,11 @@ async fn beat_on(station: Arc<Station>, store: Arc<dyn Store>, stop: Cancellatio
         let began = Instant::now();
         let next = match beat_once(&station, &store).await {
             Ok(orders) => {
-                obey(&station, orders);
+                obey(&station, began, orders);
                 began + every
             }
             Err(error) if error.is_lease_lost() => {
-                let lost = station.identity.id();
-                station.leases.stop(&station.leases.of(&lost));
-                let id = station.identity.lose();
+                let (lost, id) = station.lose();
                 tracing::warn!(%lost, %id, "this worker was declared lost; it goes on anew");
                 began + PAUSE / 10
             }
@@ -119,7 +117,7 @@ async fn beat_once(station: &Arc<Station>, store: &Arc<dyn Store>) -> Result<Ord
     };
     let orders = orders.inspect_err(|_| station.leases.keep_progress(progress))?;
     station.identity.renewed(sent, config.lease);
-    station.contact.answered();
+    station.contact.answered_at(began, orders.now);
     station.beaten.send_replace(Some(Beaten { worker, mark: orders.mark }));
     if has_named_held {
         station.named_held(began);
@@ -142,11 +140,13 @@ async fn fenced(station: &Station) {
     }
 }
 
-fn obey(station: &Station, orders: Orders) {
+fn obey(station: &Station, sent: Instant, orders: Orders) {
     station.link.clock.hear(orders.now);
     station.leases.cancel(&orders.cancels);
     station.leases.stop(&orders.lost);
     if !orders.given_back.is_empty() {
+        // Their claim may have been answered while the beat was on its way.
+        station.leases.stop_given_back(&orders.given_back, sent);
         let count = orders.given_back.len();
         tracing::warn!(count, "tasks of a claim without an answer went back");
     }

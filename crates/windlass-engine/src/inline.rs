@@ -35,7 +35,7 @@ impl Inline {
     pub async fn run_next(&self) -> Result<Option<TaskId>> {
         let Some(task) = self.claim().await? else { return Ok(None) };
         let station = &self.station;
-        let controls = station.leases.add(&task, &station.identity.id());
+        let controls = station.leases.add(&task, &station.identity.id(), Instant::now());
         let slot = station.slots.take().ok_or_else(|| {
             let text = "every slot is taken by a blocking handler that was given up";
             Error::new(ErrorKind::Unavailable, text)

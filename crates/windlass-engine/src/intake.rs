@@ -203,7 +203,7 @@ mod tests {
             pending_at: Timestamp::default(),
             claimed_at: Timestamp::default(),
         };
-        let controls = Leases::default().add(&task, &WorkerId::new("worker"));
+        let controls = Leases::default().add(&task, &WorkerId::new("worker"), Instant::now());
         Ok(Waiting { task, controls, since: Instant::now(), pass: None })
     }
 

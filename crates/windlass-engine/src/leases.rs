@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::store::ProgressReport;
-use windlass_core::{Claimed, Lease, WorkerId};
+use windlass_core::{Claimed, Lease, TaskId, WorkerId};
 
 #[derive(Default)]
 pub(crate) struct Leases(Mutex<HashMap<Lease, Controls>>);
@@ -18,6 +18,8 @@ pub(crate) struct Leases(Mutex<HashMap<Lease, Controls>>);
 pub(crate) struct Controls {
     /// Who holds its lease.
     pub(crate) worker: WorkerId,
+    /// The moment before it was claimed.
+    pub(crate) asked: Instant,
     /// The handler is asked to stop.
     pub(crate) cancel: CancellationToken,
     /// The run is given up: its lease is lost, or the worker ends.
@@ -71,10 +73,11 @@ impl ProgressNote {
 }
 
 impl Leases {
-    pub(crate) fn add(&self, task: &Claimed, worker: &WorkerId) -> Controls {
+    pub(crate) fn add(&self, task: &Claimed, worker: &WorkerId, asked: Instant) -> Controls {
         let notes = Arc::new(Notes::default());
         let controls = Controls {
             worker: worker.clone(),
+            asked,
             cancel: CancellationToken::new(),
             stop: CancellationToken::new(),
             progress: ProgressNote(Arc::clone(&notes)),
@@ -116,6 +119,16 @@ impl Leases {
         let held = self.0.lock();
         for held in leases.iter().filter_map(|lease| held.get(lease)) {
             held.lose(Instant::now());
+        }
+    }
+
+    /// Gives up the runs of tasks that the store has given back, if they were claimed before the beat that it
+    /// answered. A later claim of the same task is valid.
+    pub(crate) fn stop_given_back(&self, tasks: &[TaskId], beat_sent: Instant) {
+        for (lease, held) in self.0.lock().iter() {
+            if held.asked < beat_sent && tasks.contains(&lease.task) {
+                held.lose(Instant::now());
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tracing::Instrument;
+use windlass_core::store::{GetParams, Parts};
 use windlass_core::{Claimed, Ending};
 
 use crate::context::RunContext;
@@ -17,8 +18,8 @@ use crate::trace;
 
 /// How long a task of an unknown kind is given back for.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(10);
-/// From this age on it fails instead.
-const UNKNOWN_AGE_MAX: Duration = Duration::from_secs(600);
+/// How long after a worker first met it a task of an unknown kind fails instead.
+const UNKNOWN_MAX: Duration = Duration::from_secs(600);
 
 /// Runs a task to its end, whatever that is.
 pub(crate) async fn run(
@@ -55,21 +56,23 @@ async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: S
     }));
     let work = match started {
         Ok(Some(work)) => work,
-        Ok(None) => return unknown(station, task),
+        Ok(None) => return unknown(station, task).await,
         Err(panic) => return panicked(panic.as_ref()),
     };
     let guarded = AssertUnwindSafe(work).catch_unwind();
     let time_left = deadline.map(|deadline| deadline.since(now));
-    let ending = tokio::select! {
-        biased;
-        outcome = guarded => match outcome {
-            Ok(ending) => ending,
-            Err(panic) => panicked(panic.as_ref()),
-        },
-        () = controls.stop.cancelled() => Ending::Released,
-        () = pass(time_left) => Ending::DeadlinePassed { has_started: true },
-        () = tokio::time::sleep(task.spec.timeout) => Ending::TimedOut,
+    let first = async {
+        tokio::select! {
+            biased;
+            outcome = guarded => outcome.unwrap_or_else(|panic| panicked(panic.as_ref())),
+            () = controls.stop.cancelled() => Ending::Released,
+            () = pass(time_left) => Ending::DeadlinePassed { has_started: true },
+            () = tokio::time::sleep(task.spec.timeout) => Ending::TimedOut,
+        }
     };
+    // Once more: what a handler holds may panic when it is dropped, and the run must be reported all the same.
+    let ending = AssertUnwindSafe(first).catch_unwind().await;
+    let ending = ending.unwrap_or_else(|panic| panicked(panic.as_ref()));
     // What the handler has left to end outside of this process must not meet the next run.
     held.released().await;
     drop(slot);
@@ -87,9 +90,8 @@ async fn pass(time: Option<Duration>) {
     }
 }
 
-fn unknown(station: &Station, task: &Claimed) -> Ending {
-    let age = station.link.clock.now().since(task.created_at);
-    if station.settings.unknown == Unknown::GivenBack && age < UNKNOWN_AGE_MAX {
+async fn unknown(station: &Station, task: &Claimed) -> Ending {
+    if station.settings.unknown == Unknown::GivenBack && !has_been_unknown(station, task).await {
         if station.hush.allows(&format!("no handler for {}", task.kind)) {
             tracing::warn!(kind = %task.kind, id = %task.id, "no handler here; given back");
         }
@@ -97,6 +99,30 @@ fn unknown(station: &Station, task: &Claimed) -> Ending {
     }
     let error = format!("no handler for tasks of type {}", task.kind);
     Ending::Failed { error, retry_after: None }
+}
+
+/// True when a worker first met the task so long ago that nobody will come who knows its kind. However old the
+/// task is: it may have been scheduled, or have waited behind others.
+async fn has_been_unknown(station: &Station, task: &Claimed) -> bool {
+    let now = station.link.clock.now();
+    if now.since(task.created_at) < UNKNOWN_MAX {
+        return false;
+    }
+    let parts = Parts { history: true, ..Parts::NONE };
+    let params = GetParams { ids: vec![task.id.clone()], parts };
+    match station.store.get(params).await {
+        Ok(mut found) => {
+            let record = found.pop().flatten();
+            let met = record.and_then(|record| record.history.first_run_at());
+            met.is_some_and(|met| now.since(met) >= UNKNOWN_MAX)
+        }
+        Err(error) => {
+            if station.hush.allows("timeline") {
+                tracing::warn!(error = error.chain(), "could not read a task's timeline");
+            }
+            false
+        }
+    }
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Ending {

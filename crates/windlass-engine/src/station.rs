@@ -52,7 +52,7 @@ pub(crate) struct Settings {
 pub enum Unknown {
     /// It fails, and is retried as after any failure.
     Fails,
-    /// It is given back for others, a while later, and fails only after ten minutes.
+    /// It is given back for others, a while later, and fails only ten minutes after a worker first met it.
     GivenBack,
 }
 
@@ -159,18 +159,12 @@ impl Station {
     pub(crate) fn receive(&self, asked: Asked<'_>, claim: Claim) {
         let Asked { worker, queues, sent, coming, mut pass } = asked;
         let had_pass = pass.is_some();
-        // A late answer may bring what a beat has given back meanwhile, or another worker runs.
-        let is_late = sent.elapsed() >= self.unknown_after();
-        let is_ours = !is_late && self.identity.fit_id().as_ref() == Some(&worker);
         let (since, got) = (Instant::now(), claim.tasks.len());
         if got > 0 {
             self.slots.note_claim(sent.elapsed());
         }
         let arrive = |task: Claimed| {
-            let controls = self.leases.add(&task, &worker);
-            if !is_ours {
-                controls.give_up();
-            }
+            let controls = self.leases.add(&task, &worker, sent);
             let pass = if task.is_suspect() { pass.take() } else { None };
             Waiting { task, controls, since, pass }
         };
@@ -187,7 +181,24 @@ impl Station {
         if is_short || is_outdated || (!had_pass && self.suspects.is_free()) {
             self.intake.refresh();
         }
-        self.intake.push(claim.tasks.into_iter().map(arrive), coming);
+        let arrived: Vec<_> = claim.tasks.into_iter().map(arrive).collect();
+        // A late answer may bring what a beat has given back meanwhile, or another worker runs. Asked only now:
+        // whoever ends the worker's rights from here on finds the leases.
+        let is_late = sent.elapsed() >= self.unknown_after();
+        if is_late || self.identity.fit_id().as_ref() != Some(&worker) {
+            arrived.iter().for_each(|waiting| waiting.controls.give_up());
+        }
+        self.intake.push(arrived.into_iter(), coming);
+    }
+
+    /// The store has declared this worker lost: its runs are given up, and it goes on under another id. Answers
+    /// both ids.
+    pub(crate) fn lose(&self) -> (WorkerId, WorkerId) {
+        let lost = self.identity.id();
+        // First the id: a claim that arrives meanwhile sees that it has changed, or is found here.
+        let id = self.identity.lose();
+        self.leases.stop(&self.leases.of(&lost));
+        (lost, id)
     }
 
     /// Serves these queues from now on.
@@ -240,8 +251,10 @@ impl Station {
 
 #[cfg(test)]
 mod tests {
-    use windlass_core::SystemClock;
+    use std::sync::Barrier;
+
     use windlass_core::store::PrioritySet;
+    use windlass_core::{Epoch, Kind, Priority, Spec, SystemClock, TaskId, Timestamp};
 
     use super::*;
 
@@ -267,6 +280,53 @@ mod tests {
     /// Runs that have just ended make room for more.
     fn end_runs(station: &Station, count: usize) {
         (0..count).for_each(|_| drop(station.slots.take()));
+    }
+
+    fn claimed(number: usize) -> Claimed {
+        Claimed {
+            id: TaskId::new(format!("task-{number}")),
+            epoch: Epoch(1),
+            kind: Kind::new("do").unwrap(),
+            queue: windlass_core::QueueName::new("default").unwrap(),
+            priority: Priority::Normal,
+            payload: Default::default(),
+            attempts: 1,
+            crashes: 0,
+            spec: Spec {
+                max_retries: 3,
+                max_crashes: 3,
+                timeout: Duration::from_secs(1),
+                retention: Duration::from_secs(1),
+                extras: Default::default(),
+            },
+            is_cancel_requested: false,
+            created_at: Timestamp::default(),
+            pending_at: Timestamp::default(),
+            claimed_at: Timestamp::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_arrives_while_its_worker_is_declared_lost_is_given_up() {
+        for _ in 0..50 {
+            let station = station();
+            let asked = station.next_claim().unwrap().1;
+            let claim = Claim::new((0..1_000).map(claimed).collect(), WakeMark(1));
+            let has_begun = Barrier::new(2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    has_begun.wait();
+                    while station.leases.count() == 0 {
+                        std::thread::yield_now();
+                    }
+                    station.lose();
+                });
+                has_begun.wait();
+                station.receive(asked, claim);
+            });
+            let mut arrived = std::iter::from_fn(|| station.intake.pop());
+            assert!(arrived.all(|waiting| waiting.controls.stop.is_cancelled()));
+        }
     }
 
     #[tokio::test]

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use windlass_core::State;
-use windlass_engine::{Context, Outcome};
-use windlass_testkit::Method;
-use windlass_testkit::fleet::{Do, Fleet, check_ended, pass};
+use windlass_engine::{Client, Context, Outcome};
+use windlass_testkit::fleet::{Do, Fleet, check_ended, memory_at, pass};
+use windlass_testkit::{Method, TokioClock};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -221,6 +221,71 @@ async fn a_jump_of_the_wall_clock_over_the_lease_gives_up_the_runs_at_once() {
     let fired = first(&log, Told::TokenFired).expect("the token has fired");
     assert!(fired - jumped <= SECOND, "{:?}", fired - jumped);
     worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_ahead_of_the_stores_clock_costs_no_worker_its_tasks() {
+    let (store_clock, wall) = (Arc::new(TokioClock::new()), Arc::new(TokioClock::new()));
+    let store = memory_at(store_clock.clone());
+    let client = || Client::new(Arc::clone(&store));
+    let handle = |task: Do, _: Context<()>| async move {
+        tokio::time::sleep(Duration::from_secs(task.0)).await;
+        Ok(task.0)
+    };
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        let worker = client().worker().driven_by(wall.clone()).handle(handle).concurrency(1);
+        workers.push(worker.start().await.unwrap());
+        tokio::time::sleep(SECOND * 2).await;
+    }
+    for phase in 0..5 {
+        tokio::time::sleep(SECOND * 40 + SECOND * phase).await;
+        let tasks = client().enqueue_all([Do(60), Do(60), Do(60)]).await.unwrap();
+        tokio::time::sleep(SECOND).await;
+        store_clock.jump(SECOND * 3_600);
+        for task in tasks {
+            let task = task.unwrap();
+            assert_eq!(task.wait().await.unwrap(), 60);
+            check_ended(&client().get(task.id()).await.unwrap().unwrap(), State::Completed, 1, 0);
+        }
+    }
+    assert_eq!(store.workers().await.unwrap().len(), 3, "all under their first id");
+    for worker in workers {
+        worker.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_the_store_has_given_back_is_stopped() {
+    let fleet = Fleet::new();
+    let (slow, other) = (fleet.seat(), fleet.seat());
+    let log = Log::default();
+    let worker = slow.worker().handle(endless(&log)).start().await.unwrap();
+    tokio::time::sleep(SECOND).await;
+    slow.faults.hold_replies(Method::Claim);
+    let task = fleet.submit(1).await;
+    let claimed = Instant::now();
+    // The second beat after the claim names all leases; it is on its way when the claim is answered, and arrives when
+    // the store takes the claim for lost.
+    slow.faults.called(Method::Beat).await;
+    slow.faults.hold(Method::Beat);
+    slow.faults.called(Method::Beat).await;
+    assert!(claimed.elapsed() < SECOND * 10, "{:?}", claimed.elapsed());
+    slow.faults.release(Method::Claim);
+    tokio::time::sleep_until(claimed + SECOND * 11).await;
+    assert!(first(&log, Told::Started).is_some(), "it runs");
+    let idle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    let second = other.worker().handle(idle).start().await.unwrap();
+    slow.faults.hold(Method::Claim);
+    slow.faults.release(Method::Beat);
+    check_ended(&fleet.ended(task.id()).await, State::Completed, 1, 0);
+    let given_back = Instant::now();
+    tokio::time::sleep(SECOND).await;
+    let fired = first(&log, Told::TokenFired).expect("the first run is stopped");
+    assert!(fired <= given_back + SECOND, "at once");
+    slow.faults.release(Method::Claim);
+    worker.stop().await.unwrap();
+    second.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

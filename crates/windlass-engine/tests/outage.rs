@@ -1,5 +1,7 @@
 //! The store away, and replies lost: nothing is counted, nothing is lost, nothing happens twice.
 
+#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

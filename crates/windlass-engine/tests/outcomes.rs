@@ -302,6 +302,50 @@ async fn an_unknown_kind_that_nobody_knows_fails_after_ten_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_report_of_large_results_is_sent_in_several_trips() {
+    const MIB: usize = 1024 * 1024;
+    let fleet = Fleet::new();
+    let seat = fleet.seat();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let opened = Arc::clone(&gate);
+    let large = move |_: RawTask, _: Context<()>| {
+        let gate = Arc::clone(&opened);
+        async move {
+            gate.acquire().await.unwrap().forget();
+            Ok(Bytes::from(vec![b'1'; MIB]))
+        }
+    };
+    let worker = seat.worker().handle_any(large).concurrency(40).start().await.unwrap();
+    let ids = fleet.submit_all(40).await;
+    while fleet.count(State::Running).await < 40 {
+        tokio::time::sleep(SECOND / 10).await;
+    }
+    gate.add_permits(40);
+    let before = seat.faults.calls(Method::Apply);
+    for record in fleet.all_ended(&ids).await {
+        assert_eq!(record.result.unwrap().len(), MIB);
+    }
+    let trips = seat.faults.calls(Method::Apply) - before;
+    assert!(trips >= 3, "40 MiB went in {trips} trips");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_kind_has_ten_minutes_from_its_first_claim_on() {
+    let fleet = Fleet::new();
+    let ignorant = fleet.worker().unknown(Unknown::GivenBack).start().await.unwrap();
+    let delayed = Options::new().max_retries(0).delay(SECOND * 3_600);
+    let task = fleet.submit_with(7, delayed).await;
+    let began = Instant::now();
+    tokio::time::sleep(SECOND * (3_600 + 300)).await;
+    assert_eq!(fleet.record(task.id()).await.attempts, 0, "no run has counted");
+    check_ended(&fleet.ended(task.id()).await, State::DeadLetter, 1, 0);
+    let waited = began.elapsed() - SECOND * 3_600;
+    assert!((SECOND * 600..SECOND * 615).contains(&waited), "{waited:?}");
+    ignorant.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_for_a_task_that_ended_otherwise_says_how() {
     let fleet = Fleet::new();
     let handle = |_: Do, _: Context<()>| async move { Err(discard("no")) };

@@ -46,6 +46,34 @@ async fn an_async_run_is_dropped_at_its_timeout() {
     worker.stop().await.unwrap();
 }
 
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "as planned");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_panics_when_it_is_dropped_is_reported_as_failed() {
+    let fleet = Fleet::new();
+    let handle = move |_: Do, _: Context<()>| async move {
+        let _bomb = Bomb;
+        std::future::pending::<()>().await;
+        Ok(0)
+    };
+    let worker = fleet.worker().handle(handle).concurrency(1).start().await.unwrap();
+    let options = || Options::new().timeout(SECOND).max_retries(0);
+    for number in 0..2 {
+        let task = fleet.submit_with(number, options()).await;
+        let record = fleet.ended(task.id()).await;
+        check_ended(&record, State::DeadLetter, 1, 0);
+        assert_eq!(record.history.last_error(), Some("panicked: as planned"));
+    }
+    worker.stop().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_blocking_handler_past_its_timeout_keeps_its_slot_and_its_late_result_is_dropped() {
     let fleet = Fleet::new();
