@@ -411,7 +411,7 @@ fn a_store_that_only_reads_is_a_problem_and_nothing_else_is_said_of_it() {
     assert!(content.out.contains("nothing is wrong"), "{content}");
     let reading = format!("{store}&options=-c%20default_transaction_read_only%3Don");
     let told = place.run(&["doctor", "--store", &reading, "-o", "table"]).exits(1);
-    assert!(told.out.contains("problem  store: it cannot be written to"), "{told}");
+    assert!(told.out.contains("problem  store: it accepts no writes"), "{told}");
     assert!(!told.out.contains("nothing is wrong"), "{told}");
 }
 

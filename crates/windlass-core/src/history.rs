@@ -181,11 +181,12 @@ impl History {
         self.push(plain(Happening::Completed, at, run));
     }
 
-    /// When the first run of which this tells was claimed; of a task that was run again, since then.
-    pub fn first_run_at(&self) -> Option<Timestamp> {
+    /// When the first recorded run ended; of a task that was rerun, the first run since then. (Entries that fold keep
+    /// the time of the first, and the run of the last.)
+    pub fn first_run_ended_at(&self) -> Option<Timestamp> {
         let rerun = self.0.iter().rposition(|entry| entry.what == Happening::Rerun);
         let entries = &self.0[rerun.map_or(0, |at| at + 1)..];
-        entries.iter().find_map(|entry| entry.run.as_ref()).map(|run| run.claimed_at)
+        entries.iter().find(|entry| entry.run.is_some()).map(|entry| entry.at)
     }
 
     /// The last thing that a handler said of a failure.

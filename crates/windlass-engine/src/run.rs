@@ -113,7 +113,7 @@ async fn has_been_unknown(station: &Station, task: &Claimed) -> bool {
     match station.store.get(params).await {
         Ok(mut found) => {
             let record = found.pop().flatten();
-            let met = record.and_then(|record| record.history.first_run_at());
+            let met = record.and_then(|record| record.history.first_run_ended_at());
             met.is_some_and(|met| now.since(met) >= UNKNOWN_MAX)
         }
         Err(error) => {

@@ -460,7 +460,7 @@ CREATE FUNCTION stands_from(a bigint) RETURNS bigint
 LANGUAGE sql STABLE /* a body of 11 lines, 36605017ec063e4d873d0560514d8214 */;
 
 CREATE FUNCTION submit(asked jsonb, payload bytea, OUT outcome text, OUT holder text) RETURNS record
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET enable_seqscan=off SET jit=off SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 128 lines, c0f5164f3ac0fd59d14212f3dfc9a573 */;
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET enable_seqscan=off SET jit=off SET search_path=windlass, pg_temp /* not for PUBLIC */ /* a body of 129 lines, 38381a8439547923fa55eb3acc56fe84 */;
 
 CREATE FUNCTION take(wanted bigint, allowed integer, horizon bigint, OUT state smallint, OUT is_taken boolean, OUT at_position bigint, OUT at_since bigint, OUT at_token bigint, OUT at_worker integer, OUT at_claimed bigint, OUT at_finished bigint, OUT at_retention bigint, OUT at_took integer) RETURNS record
 LANGUAGE plpgsql VOLATILE /* a body of 90 lines, 19f38af139683397ccfe228ac02f9f3a */;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
+use super::files::LOCKED_SOURCE;
 use crate::metadata::{host_platform, list, metadata};
 use crate::{Result, shell};
 
@@ -42,7 +43,13 @@ struct Skip {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Sources {
+    /// By default the one that Cargo.lock names on every machine, as in cargo-deny.
+    #[serde(default = "usual_registry")]
     allow_registry: Vec<String>,
+}
+
+fn usual_registry() -> Vec<String> {
+    LOCKED_SOURCE.strip_prefix("registry+").map(String::from).into_iter().collect()
 }
 
 /// A crate that windlass is built from.

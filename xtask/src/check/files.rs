@@ -12,7 +12,7 @@ const LINES_MAX: usize = 600;
 const SOURCE: &[&str] = &[".rs", ".sql", ".lua", ".sh", ".js", ".css"];
 
 /// Where crates may come from, as `Cargo.lock` writes it on every machine.
-const LOCKED_SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
+pub(super) const LOCKED_SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// What must not stand in a committed file. Written in two parts, or this file would be an offender.
 const MACHINE_BOUND: &[&str] = &[

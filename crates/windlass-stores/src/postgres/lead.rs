@@ -49,12 +49,21 @@ impl Shared {
     }
 
     async fn seek(&self, holder: &WorkerId, term_length: Duration) -> Result<Leadership> {
-        let standing = self.standing().await?;
-        match &standing.leader {
-            Some(leader) if leader.as_str() != holder.as_str() => Ok(standing.following()),
-            Some(_) => self.renew(Term(standing.term.unsigned_abs()), term_length).await,
-            None => {
-                transaction!(self.pool, session => self.begin_term(session, holder, term_length))
+        loop {
+            let standing = self.standing().await?;
+            let leadership = match &standing.leader {
+                Some(leader) if leader.as_str() != holder.as_str() => {
+                    return Ok(standing.following());
+                }
+                Some(_) => self.renew(Term(standing.term.unsigned_abs()), term_length).await,
+                None => {
+                    transaction!(self.pool, session => self.begin_term(session, holder, term_length))
+                }
+            }?;
+            match leadership {
+                // Another call of the same holder has begun a term meanwhile: it gets that one.
+                Leadership::Following { leader: Some(leader), .. } if leader == *holder => {}
+                leadership => return Ok(leadership),
             }
         }
     }

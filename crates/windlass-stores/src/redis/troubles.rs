@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use windlass_core::QueueName;
+use windlass_core::{ErrorKind, QueueName, Result};
 
 /// How often the same queue is logged.
 const EVERY: Duration = Duration::from_secs(60);
@@ -18,6 +18,18 @@ static LOGGED: Mutex<BTreeMap<QueueName, Instant>> = Mutex::new(BTreeMap::new())
 pub(super) fn log_skipped(queue: &QueueName, trouble: &str) {
     if is_due(queue, Instant::now()) {
         tracing::error!(%queue, trouble, "a queue cannot be used and is skipped");
+    }
+}
+
+/// The result of work on one queue; nothing, and a line in the log, when the queue cannot be used.
+pub(super) fn skip<T>(queue: &QueueName, result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            log_skipped(queue, &error.chain());
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -79,7 +79,8 @@ async fn idle_queues_cost_upkeep_nothing_by_their_number() {
             assert_eq!(cancels.len(), 1, "until the run has ended");
         }
     }
-    assert!(costs[1] <= costs[0] + costs[0] / 4, "commands of 320 and of 1,600 queues: {costs:?}");
+    // Five times as many queues would cost five times as much if each were visited.
+    assert!(costs[1] < costs[0] * 2, "commands of 320 and of 1,600 queues: {costs:?}");
 }
 
 #[tokio::test]

@@ -20,12 +20,16 @@ impl Scene {
         self.store.lead(bid).await.unwrap()
     }
 
-    /// Makes somebody the leader, who must succeed.
+    /// Makes somebody the leader, who must succeed. A bid may give way to upkeep that is under way: then nobody leads,
+    /// and the bid is made again.
     pub async fn lead_as(&self, holder: &str) -> Term {
-        match self.seek(holder).await {
-            Leadership::Leading(term) => term,
-            Leadership::Following { leader, .. } => {
-                panic!("{holder} should lead, but {leader:?} does")
+        loop {
+            match self.seek(holder).await {
+                Leadership::Leading(term) => return term,
+                Leadership::Following { leader: None, .. } => tokio::task::yield_now().await,
+                Leadership::Following { leader: Some(leader), .. } => {
+                    panic!("{holder} should lead, but {leader} does")
+                }
             }
         }
     }

@@ -48,10 +48,12 @@ impl Shared {
             self.register_again().await?;
         }
         self.give_back_unrecorded(&beat.worker).await?;
-        let cancels = self.renew(beat, &queues, now).await?;
+        let mut cancels = self.renew(beat, &queues, now).await?;
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
         if let Some(known) = &beat.held {
             (lost, given_back) = self.compare_held(&beat.worker, known, &queues).await?;
+            // What went back is not the worker's to stop any more.
+            cancels.retain(|lease| !given_back.contains(&lease.task));
         }
         self.show(beat, now).await;
         Ok(Orders { order, cancels, lost, given_back, now, mark })

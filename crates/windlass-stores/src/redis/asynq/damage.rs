@@ -4,27 +4,21 @@
 //! before they write, so nothing of a damaged queue is lost when its key is repaired.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use windlass_core::store::{Finding, Severity};
-use windlass_core::{Error, ErrorKind, Lease, QueueName, Result, WorkerId};
+use windlass_core::{Error, Lease, QueueName, Result, WorkerId};
 
 use super::row::Row;
 use super::{Shared, scripts};
 use crate::redis::asking::Answers;
 use crate::redis::reply::{Reply, next};
+pub(super) use crate::redis::troubles::{log_skipped as log, skip};
 
 /// How a script answers for a queue with a damaged key.
 pub(super) const DAMAGED: &str = "damaged";
-/// How often one queue is logged.
-const LOGGED_EVERY: Duration = Duration::from_secs(60);
 /// Most runs that are remembered whose end could not be recorded.
 const UNRECORDED_MAX: usize = 100_000;
-
-/// When a damaged queue was last logged.
-static LOGGED: LazyLock<Mutex<HashMap<QueueName, Instant>>> = LazyLock::new(Mutex::default);
 
 /// Runs whose end could not be recorded, by worker: they are given back when their queue is repaired.
 #[derive(Default)]
@@ -51,33 +45,12 @@ impl UnrecordedRuns {
     }
 }
 
-/// Logs that a queue was skipped.
-pub(super) fn log(queue: &QueueName, error: &str) {
-    let mut logged = LOGGED.lock();
-    logged.retain(|_, at| at.elapsed() < LOGGED_EVERY);
-    if logged.insert(queue.clone(), Instant::now()).is_none() {
-        tracing::error!(%queue, error, "a damaged key; the queue is skipped until it is repaired");
-    }
-}
-
 /// What was said of a damaged queue, where a script has answered for one.
 pub(super) fn read(told: Reply) -> Result<std::result::Result<Answers, String>> {
     let mut parts = told.list()?;
     match parts.as_slice().first().is_some_and(|first| first.is_text(DAMAGED)) {
         true => Ok(Err(parts.nth(1).map_or_else(|| Ok(String::new()), Reply::text)?)),
         false => Ok(Ok(parts)),
-    }
-}
-
-/// The result of work on one queue; nothing, and a line in the log, when the queue is damaged.
-pub(super) fn skip<T>(queue: &QueueName, result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == ErrorKind::Corrupt => {
-            log(queue, &error.chain());
-            Ok(None)
-        }
-        Err(error) => Err(error),
     }
 }
 

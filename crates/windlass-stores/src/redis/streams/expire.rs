@@ -9,6 +9,7 @@ use super::beat::Search;
 use super::moves::RunEnd;
 use super::{AT_ONCE, Shared};
 use crate::redis::rounds::Rounds;
+use crate::redis::troubles::skip;
 
 impl Shared {
     pub(super) async fn expire(&self, duty: Duty) -> Result<DutyReport> {
@@ -22,9 +23,11 @@ impl Shared {
         for worker in &begun.unclean {
             let mut is_empty = true;
             for queue in &queues {
-                match self.empty(queue, worker, duty, &mut report).await {
-                    Ok(()) if report.has_more => return Ok(report),
-                    Ok(()) => {}
+                let emptied = self.empty(queue, worker, duty, &mut report).await;
+                match skip(queue, emptied) {
+                    Ok(Some(())) if report.has_more => return Ok(report),
+                    Ok(Some(())) => {}
+                    Ok(None) => is_empty = false,
                     Err(error) if error.is_lease_lost() => return Err(error),
                     // One queue that cannot be looked at keeps no other's tasks with a worker that is gone.
                     Err(error) => {

@@ -10,6 +10,7 @@ use super::{AT_ONCE, Shared, scripts};
 use crate::redis::fleet::stale_term;
 use crate::redis::reply::{Reply, next};
 use crate::redis::script::Script;
+use crate::redis::troubles::skip;
 use crate::wakes::News;
 
 impl Shared {
@@ -30,8 +31,10 @@ impl Shared {
             let since = Instant::now();
             loop {
                 let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
-                let mut parts = match self.sweep_queue(duty, queue, script, left).await {
-                    Ok(parts) => parts,
+                let swept = self.sweep_queue(duty, queue, script, left).await;
+                let mut parts = match skip(queue, swept) {
+                    Ok(Some(parts)) => parts,
+                    Ok(None) => break,
                     Err(error) if error.is_lease_lost() => return Err(error),
                     // One queue that cannot be swept keeps no other from it.
                     Err(error) => {

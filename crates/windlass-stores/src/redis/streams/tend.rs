@@ -12,6 +12,7 @@ use super::sweeps::{Pass, Sweep};
 use super::{Shared, scripts};
 use crate::redis::fleet::stale_term;
 use crate::redis::reply::next;
+use crate::redis::troubles::skip;
 
 /// About how many items one step looks at, in about a millisecond of the server.
 const STEP: usize = 100;
@@ -59,8 +60,9 @@ impl Shared {
         let pass = self.begin_pass(duty, Sweep::Tend, "tend").await?;
         let (mut report, mut failed) = (DutyReport::default(), None);
         for queue in &pass.queues {
-            match self.tend_queue(queue, duty, &pass, &mut report).await {
-                Ok(()) => {}
+            let tended = self.tend_queue(queue, duty, &pass, &mut report).await;
+            match skip(queue, tended) {
+                Ok(_) => {}
                 Err(error) if error.is_lease_lost() => return Err(error),
                 // One queue that cannot be tended keeps no other from it.
                 Err(error) => failed = failed.or(Some(error)),
