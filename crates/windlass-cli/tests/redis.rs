@@ -319,6 +319,12 @@ fn brokers_and_what_is_refused_of_them_are_in_the_metrics() {
     let broker = redis.url("wl");
     let stores = ["--store", &store, "--broker", &broker];
     let server = place.start("serve", &stores);
+    // A leader that meets a broker for the first time clears its lists: then the references below would be gone early.
+    eventually("the leader has compared the broker with the ledger", || {
+        let scrape = Scrape::of(&server);
+        let promotes = scrape.all("windlass_store_op_seconds_count");
+        promotes.iter().any(|(series, count)| series.contains("op=\"promote\"") && *count >= 2.0)
+    });
     let ids: Vec<_> = (0..3)
         .map(|_| {
             let (status, task) = server.post("/api/v1/tasks", r#"{"type":"noop"}"#);

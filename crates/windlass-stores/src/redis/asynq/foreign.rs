@@ -89,7 +89,10 @@ impl Shared {
     /// Gives an order to a worker. Go servers take none.
     pub(super) async fn order_worker(&self, worker: &WorkerId, order: RunOrder) -> Result<()> {
         let ordered = self.fleet.order_worker(worker, order).await;
-        if ordered.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        let is_unknown = ordered.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        // A worker of windlass that has left may still be shown to asynq's tools for some seconds.
+        if is_unknown
+            && !self.fleet.known_workers().await?.contains_key(worker)
             && !self.go_servers(|id| id != worker).await?.is_empty()
         {
             return Err(Error::unsupported(format!(
