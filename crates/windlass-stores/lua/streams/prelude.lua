@@ -161,12 +161,12 @@ local function free_marked(queue, id, record, head, wanted)
   end
 end
 
--- How far lengths of retention in one list lie apart, at most a tenth of them and at least a second, and the
+-- How far lengths of retention in one list lie apart, at most a tenth of them and at least a millisecond, and the
 -- name of their list. Rounding bounds the lists: there are ninety for each power of ten. A record whose line
 -- stands behind one that is kept longer is removed at most that much late; reads hide it at its time.
 local function list_for(retention)
   retention = tonumber(retention)
-  local width = 1000
+  local width = 1
   while width * 100 <= retention do width = width * 10 end
   return string.format('%.0f', retention - retention % width), width
 end
