@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::store::{
-    Action, Bid, Capabilities, ChangeParams, ChangeReply, Depth, DutyReport, Filter, ListOrder,
-    Order, SaveDoc, Target, Term,
+    Action, Bid, Capabilities, ChangeParams, ChangeReply, Depth, DutyReport, Filter, GetParams,
+    ListOrder, Order, Parts, SaveDoc, Target, Term,
 };
 use windlass_core::{
     Claimed, Epoch, ManualClock, NewTask, Result, Store, TaskId, Timestamp, WorkerId,
@@ -136,7 +136,12 @@ impl Sides {
             }
             Step::InsertAgain(index) if !self.tasks.is_empty() => {
                 let task = self.tasks[index.index(self.tasks.len())].clone();
-                self.insert(vec![task]).await
+                let params = GetParams { ids: vec![task.id.clone()], parts: Parts::NONE };
+                // Where the record is gone, a store may recognise the repetition or store the task again.
+                match self.oracle.get(params).await.unwrap().pop().flatten() {
+                    Some(_) => self.insert(vec![task]).await,
+                    None => Ok(()),
+                }
             }
             Step::Beat(sign) => self.beat(sign).await,
             Step::Claim(ask) => {
