@@ -53,7 +53,7 @@ pub(crate) fn start(
 /// The next endings, as many as one trip may carry: at least one, and of results at most so many bytes and one
 /// result more.
 fn next_report(judged: &mut impl Iterator<Item = Judged>) -> Vec<Judged> {
-    let (mut report, mut bytes) = (Vec::new(), 0);
+    let (mut report, mut bytes) = (Vec::with_capacity(judged.size_hint().0), 0);
     while bytes < REPORT_BYTES_MAX
         && let Some(next) = judged.next()
     {
