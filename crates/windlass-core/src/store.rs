@@ -123,9 +123,9 @@ pub trait Store: Any + Send + Sync {
 
     /// Registers a worker or renews everything that it holds, in one step.
     ///
-    /// Answers which of its runs were cancelled and which of the leases in `held` it has lost. With
-    /// `held`, what the store thinks it holds, is not named there and was claimed longer ago than
-    /// `held.older_than` goes back to pending: no attempt, no crash (its claim's reply was lost). A
+    /// Answers which of its queues are paused, which of its runs were cancelled and which of the leases in
+    /// `held` it has lost. With `held`, what the store thinks it holds, is not named there and was claimed
+    /// longer ago than `held.older_than` goes back to pending: no attempt, no crash (its claim's reply was lost). A
     /// worker that has left or was declared lost gets [`crate::ErrorKind::LeaseLost`] with
     /// [`crate::Reason::WorkerLost`], for ever where the mark costs little, for an hour at least.
     async fn beat(&self, beat: Beat) -> Result<Orders>;
@@ -167,6 +167,10 @@ pub trait Store: Any + Send + Sync {
 
     /// Tells a queue or a worker to run, pause or drain. A queue that is not known yet is made; a
     /// worker that is unknown or gone is [`crate::ErrorKind::NotFound`].
+    ///
+    /// No claim that begins after a pause was answered gets a task of the queue. Workers that wait for orders and
+    /// serve the queue ([`WaitParams::served_queues`]) are woken, and each beat from then on lists the queue
+    /// ([`Orders::paused_queues`]).
     async fn order(&self, order: Order) -> Result<()>;
 
     /// Reads tasks by id, in the order asked for; `None` where there is none (any more).

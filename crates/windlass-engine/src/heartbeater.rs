@@ -144,6 +144,7 @@ fn obey(station: &Station, sent: Instant, orders: Orders) {
     station.link.clock.hear(orders.now);
     station.leases.cancel(&orders.cancels);
     station.leases.stop(&orders.lost);
+    station.paused_queues.report(orders.paused_queues);
     if !orders.given_back.is_empty() {
         // Their claim may have been answered while the beat was on its way.
         station.leases.stop_given_back(&orders.given_back, sent);

@@ -11,6 +11,7 @@ use windlass_core::store::{CLAIM_BYTES_MAX, WakeMark};
 use windlass_core::{Claimed, Priority};
 
 use crate::leases::Controls;
+use crate::paused_queues::ReportNumber;
 use crate::suspects::Pass;
 
 /// A claimed task, what reaches into its run, and since when it waits.
@@ -18,6 +19,8 @@ pub(crate) struct Waiting {
     pub(crate) task: Claimed,
     pub(crate) controls: Controls,
     pub(crate) since: Instant,
+    /// The last report of paused queues before its claim was sent.
+    pub(crate) claimed_after: ReportNumber,
     /// What a suspect needs to run.
     pub(crate) pass: Option<Pass>,
 }
@@ -105,7 +108,12 @@ impl Intake {
 
     /// Takes out everything that has waited longer than this.
     pub(crate) fn take_older(&self, than: Duration) -> Vec<Waiting> {
-        self.buffer.lock().take_all(|waiting| waiting.since.elapsed() >= than)
+        self.take_all(|waiting| waiting.since.elapsed() >= than)
+    }
+
+    /// Takes out everything that fulfils a condition.
+    pub(crate) fn take_all(&self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+        self.buffer.lock().take_all(is_wanted)
     }
 }
 
@@ -204,7 +212,8 @@ mod tests {
             claimed_at: Timestamp::default(),
         };
         let controls = Leases::default().add(&task, &WorkerId::new("worker"), Instant::now());
-        Ok(Waiting { task, controls, since: Instant::now(), pass: None })
+        let claimed_after = ReportNumber::default();
+        Ok(Waiting { task, controls, since: Instant::now(), claimed_after, pass: None })
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod leases;
 mod link;
 mod live;
 mod metrics;
+mod paused_queues;
 mod processor;
 mod quotas;
 mod run;

@@ -36,11 +36,13 @@ impl Processor {
         let station = &self.station;
         let mut fit = station.identity.watch();
         let mut order = station.order.subscribe();
+        let mut paused = station.paused_queues.subscribe();
         let mut queues = station.queues.subscribe();
         let (mut claim, mut wake) = (None, None);
         let mut tick = tokio::time::interval(UNSTARTED_MAX / 4);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !station.stopping.is_cancelled() {
+            self.release_paused();
             self.start_waiting();
             // Under way while tasks that are here start: they must not wait for those that are not.
             if claim.is_none() && station.intake.dry().is_none() {
@@ -62,6 +64,7 @@ impl Processor {
                 () = over(&mut wake) => station.intake.refresh(),
                 _ = fit.changed() => station.intake.refresh(),
                 _ = order.changed() => station.intake.refresh(),
+                () = paused.next() => {}
                 _ = queues.changed() => {
                     // The wait under way knows the old names only.
                     wake = None;
@@ -120,6 +123,11 @@ impl Processor {
     /// Starts what waits, as long as there are slots.
     fn start_waiting(&self) {
         while let Some(waiting) = self.station.intake.pop() {
+            // Reported since the buffer was looked through.
+            if self.is_held_back(&waiting) {
+                self.end(waiting.task, Ending::Released, None);
+                continue;
+            }
             // A store that cannot tell suspects apart brings more of them than it was asked for.
             if waiting.task.is_suspect() && waiting.pass.is_none() {
                 self.end(waiting.task, Ending::PutOff, None);
@@ -138,6 +146,20 @@ impl Processor {
                 let _ = ended.send(Ended { task, ending, took: Some(started.elapsed()) });
             });
         }
+    }
+
+    /// Releases tasks of paused queues that have not started, also those behind tasks that wait for a slot.
+    fn release_paused(&self) {
+        if !self.station.paused_queues.is_any() {
+            return;
+        }
+        for waiting in self.station.intake.take_all(|waiting| self.is_held_back(waiting)) {
+            self.end(waiting.task, Ending::Released, None);
+        }
+    }
+
+    fn is_held_back(&self, waiting: &Waiting) -> bool {
+        self.station.paused_queues.holds_back(&waiting.task.queue, waiting.claimed_after)
     }
 
     fn give_back_unstarted(&self, older_than: Duration) {

@@ -20,6 +20,7 @@ use crate::identity::Identity;
 use crate::intake::{Coming, Intake, Waiting};
 use crate::leases::Leases;
 use crate::link::Link;
+use crate::paused_queues::{PausedQueues, ReportNumber};
 use crate::quotas::{Queues, share};
 use crate::slots::Slots;
 use crate::suspects::{Pass, Suspects};
@@ -75,6 +76,8 @@ pub(crate) struct Station {
     /// What is served at present.
     pub(crate) queues: watch::Sender<Arc<Queues>>,
     pub(crate) order: watch::Sender<RunOrder>,
+    /// Queues whose claimed tasks must not start.
+    pub(crate) paused_queues: PausedQueues,
     /// The last beat that was answered.
     pub(crate) beaten: watch::Sender<Option<Beaten>>,
     /// Asks for a beat before its time.
@@ -97,6 +100,7 @@ pub(crate) struct Asked<'a> {
     worker: WorkerId,
     queues: Arc<Queues>,
     sent: Instant,
+    claimed_after: ReportNumber,
     coming: Coming<'a>,
     pass: Option<Pass>,
 }
@@ -124,6 +128,7 @@ impl Station {
             link,
             queues: watch::Sender::new(Arc::new(settings.queues.clone())),
             order: watch::Sender::new(RunOrder::Run),
+            paused_queues: PausedQueues::default(),
             beaten: watch::Sender::new(None),
             beat_now: Notify::new(),
             stopping: CancellationToken::new(),
@@ -150,14 +155,16 @@ impl Station {
         let queues = Arc::clone(&self.queues.borrow());
         let quotas = share(&queues, limit, &mut self.dice.lock());
         let (coming, pass) = (self.intake.expect(limit), self.suspects.pass());
-        let asked = Asked { worker: worker.clone(), queues, sent: Instant::now(), coming, pass };
+        let claimed_after = self.paused_queues.last_report();
+        let (sent, owner) = (Instant::now(), worker.clone());
+        let asked = Asked { worker: owner, queues, sent, claimed_after, coming, pass };
         let suspects_at_most = usize::from(asked.pass.is_some());
         Some((ClaimParams { worker, quotas, limit, suspects_at_most }, asked))
     }
 
     /// Takes what a claim has brought.
     pub(crate) fn receive(&self, asked: Asked<'_>, claim: Claim) {
-        let Asked { worker, queues, sent, coming, mut pass } = asked;
+        let Asked { worker, queues, sent, claimed_after, coming, mut pass } = asked;
         let had_pass = pass.is_some();
         let (since, got) = (Instant::now(), claim.tasks.len());
         if got > 0 {
@@ -166,7 +173,7 @@ impl Station {
         let arrive = |task: Claimed| {
             let controls = self.leases.add(&task, &worker, sent);
             let pass = if task.is_suspect() { pass.take() } else { None };
-            Waiting { task, controls, since, pass }
+            Waiting { task, controls, since, claimed_after, pass }
         };
         self.intake.note(coming.count(), got, claim.mark);
         // It may have left a suspect behind, and whoever had the pass cannot tell that any more. Or it

@@ -1,5 +1,5 @@
-//! The subscriber: learns at once that there are orders (a cancelled run, pause, drain) and has the
-//! heartbeater fetch them. The next beat would bring the same orders anyway, so a push that is lost
+//! The subscriber: learns immediately that there are orders (a cancelled run, pause, drain, a queue that was paused) and has
+//! the heartbeater fetch them. The next beat would bring the same orders anyway, so a push that is lost
 //! costs seconds, not correctness.
 
 use std::sync::Arc;
@@ -35,8 +35,10 @@ pub(crate) fn start(station: Arc<Station>, stop: CancellationToken) -> JoinHandl
 /// Ends when a wait was over; asks for a beat when there may be orders.
 async fn orders(station: &Station, last: Option<Beaten>) {
     let Some(last) = last else { return std::future::pending().await };
+    let queues = Arc::clone(&station.queues.borrow());
     let params = WaitParams {
         orders: Some(last.worker),
+        served_queues: queues.weighted.iter().map(|(queue, _)| queue.clone()).collect(),
         since: Some(last.mark),
         at_most: WAIT_AT_MOST,
         ..WaitParams::default()

@@ -30,6 +30,8 @@ pub(crate) struct News {
     pub(crate) ended: Vec<TaskId>,
     /// Workers that may have orders.
     pub(crate) ordered: Vec<WorkerId>,
+    /// Queues that were paused: every worker that serves one of them may have orders.
+    pub(crate) paused: Vec<QueueName>,
 }
 
 pub(crate) struct Wakes {
@@ -47,6 +49,11 @@ struct Rings {
     queues: LastRings<QueueName>,
     /// The last ring for each worker that was given orders.
     orders: LastRings<WorkerId>,
+    /// The last pause of each queue.
+    pauses: LastRings<QueueName>,
+    /// The last pause of any queue. A wait compares this first: most waits have seen no pause at all, and a worker
+    /// may serve 1,000 queues.
+    last_pause: u64,
     /// The last ring that was for everybody.
     all: u64,
     /// Tasks that someone waits for: how many wait, and the ring that told of its end.
@@ -108,18 +115,23 @@ impl Wakes {
     pub(crate) fn tell(&self, news: News) {
         let mut rings = self.rings.lock();
         let is_end_awaited = !news.ended.is_empty() && !rings.watched.is_empty();
-        if news.ready.is_empty() && news.ordered.is_empty() && !is_end_awaited {
+        let News { ready, ended, ordered, paused } = news;
+        if ready.is_empty() && ordered.is_empty() && paused.is_empty() && !is_end_awaited {
             return;
         }
         rings.count += 1;
         let count = rings.count;
-        for queue in news.ready {
+        for queue in ready {
             rings.queues.note(queue, count);
         }
-        for worker in news.ordered {
+        for worker in ordered {
             rings.orders.note(worker, count);
         }
-        for task in &news.ended {
+        for queue in paused {
+            rings.pauses.note(queue, count);
+            rings.last_pause = count;
+        }
+        for task in &ended {
             if let Some(watched) = rings.watched.get_mut(task) {
                 watched.finished = count;
             }
@@ -196,7 +208,9 @@ impl Wakes {
         let rings = self.rings.lock();
         let since = params.since.map_or(0, |mark| mark.0);
         let has_work = |queue| rings.queues.has_rung(queue, since);
-        let has_orders = |worker| rings.orders.has_rung(worker, since);
+        let is_paused = |queue| rings.pauses.has_rung(queue, since);
+        let has_pauses = rings.last_pause > since && params.served_queues.iter().any(is_paused);
+        let has_orders = |worker| has_pauses || rings.orders.has_rung(worker, since);
         // An end before this wait began may be the one before a rerun.
         let has_ended = |task: &&TaskId| {
             rings.watched.get(*task).is_some_and(|watched| watched.finished > watch.since)

@@ -79,6 +79,13 @@ mod asynq_cluster {
         repeats {
             an_insert_over_several_queues_repeated_after_a_failure_stores_every_task_once,
         }
+        presence {
+            a_beat_lists_the_paused_queues_that_its_worker_serves,
+        }
+        wait {
+            a_pause_wakes_the_workers_that_serve_the_queue,
+            a_pause_elsewhere_wakes_the_workers_that_serve_the_queue,
+        }
     }
 }
 

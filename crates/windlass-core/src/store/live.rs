@@ -20,6 +20,8 @@ pub struct WaitParams {
     pub queues: Vec<QueueName>,
     /// Orders to this worker: to run, pause or drain, or to cancel one of its runs.
     pub orders: Option<WorkerId>,
+    /// The queues that this worker serves: a pause of one of them wakes it as an order does.
+    pub served_queues: Vec<QueueName>,
     /// The mark of the claim that found nothing, or of the last beat; without one a wait for work
     /// or orders ends at once.
     pub since: Option<WakeMark>,

@@ -91,6 +91,9 @@ pub struct ProgressReport {
 pub struct Orders {
     /// What to do.
     pub order: RunOrder,
+    /// Of the queues on the worker's card: those that are paused, in the card's order. Tasks of these queues that
+    /// the worker has claimed and not started should be released.
+    pub paused_queues: Vec<QueueName>,
     /// Runs of this worker for which a cancel was requested.
     pub cancels: Vec<Lease>,
     /// Of the leases in `held`: those that are not valid any more.
@@ -141,6 +144,13 @@ pub struct WorkerRecord {
     pub is_gone: bool,
     /// How many tasks it holds.
     pub running_count: u64,
+}
+
+impl WorkerCard {
+    /// Those of its queues that fulfil a condition, in its order.
+    pub fn queues_where(&self, is_wanted: impl Fn(&QueueName) -> bool) -> Vec<QueueName> {
+        self.queues.iter().filter(|queue| is_wanted(queue)).cloned().collect()
+    }
 }
 
 impl WorkerRecord {

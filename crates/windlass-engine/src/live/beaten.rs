@@ -107,6 +107,7 @@ mod tests {
         let beat = Beat { worker, card, lease, held: None, progress: Vec::new() };
         let orders = Orders {
             order,
+            paused_queues: Vec::new(),
             cancels: Vec::new(),
             lost: Vec::new(),
             given_back: Vec::new(),

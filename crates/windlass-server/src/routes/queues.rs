@@ -74,7 +74,8 @@ pub(super) const PAUSE: Call = Call {
     group: Group::Queues,
     id: "pause_queue",
     summary: "Pause a queue",
-    details: "It gives nothing out and takes submits. One that is not there is made.",
+    details: "It gives nothing out and takes submits. Tasks that workers have claimed and not started go back; running \
+              ones finish. One that is not there is made.",
     path: &NEW_QUEUE,
     takes: Takes::Empty,
     answers: &[answer::<Queue>(200, "The queue")],

@@ -1,8 +1,8 @@
 -- beat: renew what a worker holds, take its progress, and tell it which of its runs are to stop.
 -- ARGV[2] worker, ARGV[3] until when its leases last at least, in Unix seconds; then for each queue: where to
 --   go on or empty, count, and for each report of progress id, number of its claim, the progress as JSON
--- returns for each queue {where to go on or '', id and number of the claim of each run that is to stop ...}, or
---   {'damaged', why}
+-- returns for each queue {where to go on or '', 1 when the queue is paused, id and number of the claim of each run that
+--   is to stop ...}, or {'damaged', why}
 local LEASE_MIN_S, SLACK_S, AT_ONCE = 30, 9, 200
 local worker, at, reply = ARGV[2], 4, {}
 local target = math.max(second + LEASE_MIN_S, tonumber(ARGV[3]))
@@ -13,7 +13,7 @@ local function renew(queue, at, reports)
   local scanned = call('SSCAN', held, ARGV[at] == '' and '0' or ARGV[at], 'COUNT', AT_ONCE)
   call('ZCARD', queue .. 'lease')
   local ids, renewed = scanned[2], {}
-  local answer = { scanned[1] == '0' and '' or scanned[1] }
+  local answer = { scanned[1] == '0' and '' or scanned[1], call('EXISTS', queue .. 'paused') }
   if #ids > 0 then
     local scores = {}
     for from = 1, #ids, 1000 do

@@ -2,8 +2,8 @@
 -- ARGV[2] worker, ARGV[3] 1 to ask whether it holds something; then for each queue: count, and for each
 --   report of progress task id, entry, the time of its claim or empty, the progress as JSON
 -- A queue with a key of another type reports nothing: the worker's other runs must not end because of it.
--- returns for each queue {1 when it holds something, ids of tasks whose cancellation was asked for while
---   they run ...}
+-- returns for each queue {1 when it holds something, 1 when the queue is paused, ids of tasks whose cancellation was
+--   asked for while they run ...}
 local worker, is_asked, at, reply = ARGV[2], ARGV[3] == '1', 4, {}
 for k = 1, #KEYS do
   local queue, count = KEYS[k], tonumber(ARGV[at])
@@ -23,6 +23,8 @@ for k = 1, #KEYS do
       holds = #held_in(queue, lane, '-', '+', 1, worker)
     end
   end
+  local paused = redis.pcall('HGET', queue .. 'st', 'paused')
+  table.insert(answer, 1, type(paused) == 'string' and 1 or 0)
   table.insert(answer, 1, holds)
   reply[k] = answer
 end

@@ -25,6 +25,9 @@ impl Model {
             return Err(Error::lease_lost(format!("beat of worker {}", beat.worker))
                 .reason_is(Reason::WorkerLost));
         }
+        let queues = &self.queues;
+        let paused_queues =
+            beat.card.queues_where(|queue| queues.get(queue).is_some_and(|queue| queue.is_paused));
         worker.card = beat.card;
         worker.beat_at = now;
         worker.lease_until = now.after(beat.lease);
@@ -48,7 +51,7 @@ impl Model {
             .filter(|record| record.is_cancel_requested)
             .filter_map(|record| Some(Lease { task: record.id.clone(), epoch: record.epoch? }))
             .collect();
-        Ok(Orders { order, cancels, lost, given_back, now, mark })
+        Ok(Orders { order, paused_queues, cancels, lost, given_back, now, mark })
     }
 
     pub(super) fn leave(&mut self, worker: &WorkerId) -> u64 {
@@ -70,8 +73,12 @@ impl Model {
                 Err(Error::invalid("a queue can run or pause, not drain"))
             }
             Order::Queue { queue, order } => {
-                self.queues.entry(queue.clone()).or_default().is_paused = order == RunOrder::Pause;
-                self.news.ready.push(queue);
+                let is_paused = order == RunOrder::Pause;
+                self.queues.entry(queue.clone()).or_default().is_paused = is_paused;
+                match is_paused {
+                    true => self.news.paused.push(queue),
+                    false => self.news.ready.push(queue),
+                }
                 Ok(())
             }
             Order::Worker { worker, order } => {

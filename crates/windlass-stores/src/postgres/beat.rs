@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use tokio_postgres::types::ToSql;
 use windlass_core::limits::clip;
 use windlass_core::state::release;
 use windlass_core::store::{Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, WakeMark};
 use windlass_core::task::Progress;
 use windlass_core::{
-    Error, ErrorKind, Lease, Reason, Result, TaskId, Timestamp, WorkerId, duration,
+    Error, ErrorKind, Lease, QueueName, Reason, Result, TaskId, Timestamp, WorkerId, duration,
 };
 
 use super::Shared;
@@ -58,13 +59,17 @@ impl Shared {
         let card = serde_json::to_string(&beat.card).expect("a card is plain JSON");
         let lease_ms = duration::as_millis_ceil(beat.lease).min(Timestamp::MAX.as_millis());
         let told = self.options.told_time();
-        let row = session.one(sql::BEAT, &[&told, &beat.worker.as_str(), &card, &lease_ms]).await?;
+        let queues: Vec<_> = beat.card.queues.iter().map(QueueName::as_str).collect();
+        let values: [&(dyn ToSql + Sync); 5] =
+            [&told, &beat.worker.as_str(), &card, &lease_ms, &queues];
+        let row = session.one(sql::BEAT, &values).await?;
         let Some(row) = row else {
             return Err(Error::lease_lost(format!("beat of worker {}", beat.worker))
                 .reason_is(Reason::WorkerLost));
         };
         let (number, order): (i32, String) = (row.get(0), row.get(1));
         let now = Timestamp::from_millis(row.get(2));
+        let paused: HashSet<String> = row.get::<_, Vec<String>>(3).into_iter().collect();
         for report in &beat.progress {
             self.note_progress(session, report, now).await?;
         }
@@ -79,6 +84,7 @@ impl Shared {
         });
         let orders = Orders {
             order: read_order(&order),
+            paused_queues: beat.card.queues_where(|queue| paused.contains(queue.as_str())),
             cancels: cancels.collect(),
             lost,
             given_back,
@@ -108,7 +114,8 @@ impl Shared {
         let held = self.pool.get().await?;
         let given = self.give_order(&held.session, order).await;
         held.back();
-        self.tell(given?);
+        // Others were notified by the order itself.
+        self.wakes.tell(given?);
         Ok(())
     }
 
@@ -120,17 +127,24 @@ impl Shared {
             }
             Order::Queue { queue, order } => {
                 let is_paused = *order == RunOrder::Pause;
-                session.execute(sql::ORDER_QUEUE, &[&queue.as_str(), &is_paused]).await?;
-                news.ready.push(queue.clone());
+                match is_paused {
+                    true => news.paused.push(queue.clone()),
+                    false => news.ready.push(queue.clone()),
+                }
+                let text = self.notification(&news);
+                let values: [&(dyn ToSql + Sync); 4] =
+                    [&queue.as_str(), &is_paused, &self.channel, &text];
+                session.all(sql::ORDER_QUEUE, &values).await?;
             }
             Order::Worker { worker, order } => {
-                let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
-                    [&worker.as_str(), &write_order(*order)];
-                if session.execute(sql::ORDER_WORKER, &values).await? == 0 {
+                news.ordered.push(worker.clone());
+                let text = self.notification(&news);
+                let values: [&(dyn ToSql + Sync); 4] =
+                    [&worker.as_str(), &write_order(*order), &self.channel, &text];
+                if session.all(sql::ORDER_WORKER, &values).await?.is_empty() {
                     let text = format!("no worker {worker}");
                     return Err(Error::new(ErrorKind::NotFound, text));
                 }
-                news.ordered.push(worker.clone());
             }
         }
         Ok(news)

@@ -34,6 +34,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0007_own_notes",
         sql: include_str!("../../migrations/postgres/0007_own_notes.sql"),
     },
+    Migration {
+        name: "0008_paused_queues",
+        sql: include_str!("../../migrations/postgres/0008_paused_queues.sql"),
+    },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.

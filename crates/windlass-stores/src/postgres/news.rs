@@ -54,12 +54,9 @@ impl Drop for Herald {
 impl Shared {
     /// Tells what a commit has brought: here at once, elsewhere in a moment.
     pub(super) fn tell(&self, news: News) {
-        // A broker wakes others by itself.
-        let ready = news.ready.iter().filter(|_| self.options.is_looked_for());
-        let mut lines: Vec<String> = ready.map(|queue| format!("q{}", queue.as_str())).collect();
-        lines.extend(news.ordered.iter().map(|worker| format!("w{}", worker.as_str())));
+        let lines = self.lines(&news);
         self.wakes.tell(news);
-        if lines.is_empty() || !self.options.listens {
+        if lines.is_empty() {
             return;
         }
         let mut untold = self.herald.untold.lock();
@@ -71,6 +68,25 @@ impl Shared {
         untold.is_busy = true;
         drop(untold);
         tokio::spawn(async move { shared.tell_others().await });
+    }
+
+    /// The text that notifies other processes of this as part of a statement; nothing where there is nobody to notify.
+    pub(super) fn notification(&self, news: &News) -> Option<String> {
+        let lines = self.lines(news);
+        (!lines.is_empty()).then(|| format!("{}\n{}", self.name, lines.join("\n")))
+    }
+
+    /// What other processes are notified of, a line each.
+    fn lines(&self, news: &News) -> Vec<String> {
+        if !self.options.listens {
+            return Vec::new();
+        }
+        // A broker wakes others by itself.
+        let ready = news.ready.iter().filter(|_| self.options.is_looked_for());
+        let mut lines: Vec<_> = ready.map(|queue| format!("q{queue}")).collect();
+        lines.extend(news.ordered.iter().map(|worker| format!("w{worker}")));
+        lines.extend(news.paused.iter().map(|queue| format!("p{queue}")));
+        lines
     }
 
     /// Sends what is untold until nothing is.
@@ -136,6 +152,7 @@ impl Shared {
             match line.split_at_checked(1) {
                 Some(("q", queue)) => news.ready.push(QueueName::stored(queue)),
                 Some(("w", worker)) => news.ordered.push(WorkerId::new(worker)),
+                Some(("p", queue)) => news.paused.push(QueueName::stored(queue)),
                 _ => {
                     self.options.outbox.iter().for_each(|outbox| outbox.heard());
                     return self.wakes.ring_all();

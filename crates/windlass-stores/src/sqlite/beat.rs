@@ -51,8 +51,14 @@ impl Tx<'_> {
             .filter(|task| task.is_cancel_requested)
             .map(|task| Lease { task: task.task, epoch: task.epoch })
             .collect();
+        let mut paused_queues = Vec::new();
+        for queue in &beat.card.queues {
+            if self.is_paused(queue)? {
+                paused_queues.push(queue.clone());
+            }
+        }
         let (order, now) = (read_order(&order), self.now);
-        Ok(Orders { order, cancels, lost, given_back, now, mark })
+        Ok(Orders { order, paused_queues, cancels, lost, given_back, now, mark })
     }
 
     pub(super) fn leave(&mut self, worker: &WorkerId) -> Result<u64> {
@@ -72,8 +78,12 @@ impl Tx<'_> {
             }
             Order::Queue { queue, order } => {
                 let is_paused = *order == RunOrder::Pause;
-                self.execute(sql::ORDER_QUEUE, (queue.as_str(), is_paused))?;
-                self.tell_ready(queue);
+                let number = self.next_number()?;
+                self.execute(sql::ORDER_QUEUE, (queue.as_str(), is_paused, number))?;
+                match is_paused {
+                    true => self.news.paused.push(queue.clone()),
+                    false => self.tell_ready(queue),
+                }
                 Ok(())
             }
             Order::Worker { worker, order } => {

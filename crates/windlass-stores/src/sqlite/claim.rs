@@ -7,7 +7,7 @@ use windlass_core::history::{EndOfRun, Happening, Note};
 use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, Quota};
 use windlass_core::task::Extras;
 use windlass_core::{
-    Claimed, Error, ErrorKind, Kind, Priority, Reason, Result, Spec, State, Timestamp, WorkerId,
+    Claimed, Error, ErrorKind, Kind, Priority, QueueName, Reason, Result, Spec, State, Timestamp, WorkerId,
     duration,
 };
 
@@ -46,7 +46,7 @@ impl Tx<'_> {
         let mut suspects_left = params.suspects_at_most;
         for quota in &params.quotas {
             let mut left = quota.at_most.min(params.limit - tasks.len());
-            if left == 0 || self.is_paused(quota)? {
+            if left == 0 || self.is_paused(&quota.queue)? {
                 continue;
             }
             for priority in quota.priorities.descending() {
@@ -206,8 +206,8 @@ impl Tx<'_> {
         }
     }
 
-    fn is_paused(&self, quota: &Quota) -> Result<bool> {
-        let paused = self.one(sql::QUEUE_PAUSED, [quota.queue.as_str()], |row| row.get(0))?;
+    pub(super) fn is_paused(&self, queue: &QueueName) -> Result<bool> {
+        let paused = self.one(sql::QUEUE_PAUSED, [queue.as_str()], |row| row.get(0))?;
         Ok(paused.unwrap_or(false))
     }
 }

@@ -17,6 +17,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0002_broadcasts",
         sql: include_str!("../../migrations/sqlite/0002_broadcasts.sql"),
     },
+    Migration { name: "0003_pauses", sql: include_str!("../../migrations/sqlite/0003_pauses.sql") },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.

@@ -46,6 +46,8 @@ statements! {
     LOCK = "lock";
     ORDER_QUEUE = "order_queue";
     ORDER_WORKER = "order_worker";
+    PAUSES = "pauses";
+    PAUSE_LAST = "pause_last";
     PLACE = "place";
     PROGRESS = "progress";
     PROMOTE = "promote";
@@ -136,6 +138,8 @@ mod tests {
         (EXPIRE_ORPHANS, "task_running"),
         (EXPIRE_NEXT, "worker_alive"),
         (EXPIRE_WORKERS, "worker_alive"),
+        (PAUSES, "queue_paused"),
+        (PAUSE_LAST, "queue_paused"),
         (ROW_BY_ID, "task_id"),
         (LIST_STATE, "task_rare"),
     ];

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::Connection;
+use windlass_core::QueueName;
+
+use super::sql;
 
 /// How often to look, while someone waits.
 pub(super) const EVERY: Duration = Duration::from_millis(20);
@@ -20,6 +23,8 @@ pub(super) struct Watch {
     log_changed_at: Option<SystemTime>,
     data_version: i64,
     looked_at: Instant,
+    /// The number of the last pause that was read.
+    last_pause: i64,
 }
 
 impl Watch {
@@ -32,6 +37,7 @@ impl Watch {
             log_changed_at: None,
             data_version: data_version(connection),
             looked_at: Instant::now(),
+            last_pause: last_pause(connection).unwrap_or_default(),
         }
     }
 
@@ -53,6 +59,32 @@ impl Watch {
         self.data_version = version;
         has_changed
     }
+
+    /// Queues that were paused since the last look, by any process, and still are.
+    pub(super) fn new_pauses(&mut self, connection: &Connection) -> Vec<QueueName> {
+        match pauses_after(connection, self.last_pause) {
+            Ok(pauses) => {
+                self.last_pause = pauses.last().map_or(self.last_pause, |(_, number)| *number);
+                pauses.into_iter().map(|(queue, _)| queue).collect()
+            }
+            Err(error) => {
+                tracing::debug!(%error, "could not read pauses; the next heartbeat reports them");
+                Vec::new()
+            }
+        }
+    }
+}
+
+fn last_pause(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached(sql::PAUSE_LAST)?.query_row([], |row| row.get(0))
+}
+
+fn pauses_after(connection: &Connection, last: i64) -> rusqlite::Result<Vec<(QueueName, i64)>> {
+    let mut statement = connection.prepare_cached(sql::PAUSES)?;
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok((QueueName::stored(&row.get::<_, String>(0)?), row.get(1)?))
+    };
+    statement.query_map([last], read)?.collect()
 }
 
 /// Changes when, and only when, another connection has written to the file.

@@ -21,7 +21,7 @@ use super::connection::{bound_log, log_bytes_max, while_busy};
 use super::error::During;
 use super::transaction::Tx;
 use super::watch::{self, Watch};
-use crate::wakes::Wakes;
+use crate::wakes::{News, Wakes};
 
 /// Most items that one transaction takes up, unless a single call brings more.
 const ITEMS_MAX: usize = 1_000;
@@ -216,6 +216,8 @@ impl WriterState {
                 && watch.sees_others(&self.connection)
             {
                 self.wakes.ring_all();
+                let paused = watch.new_pauses(&self.connection);
+                self.wakes.tell(News { paused, ..News::default() });
             }
         }
     }

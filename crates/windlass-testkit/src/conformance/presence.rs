@@ -1,6 +1,8 @@
 //! Beats, orders, progress and what is known of workers.
 
-use windlass_core::store::{Beat, Order, ProgressReport, RunOrder, WorkerRecord};
+use windlass_core::store::{
+    Beat, HeldLeases, Order, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
+};
 use windlass_core::{Ending, ErrorKind, WorkerId};
 
 use crate::draft::{draft, queue};
@@ -59,6 +61,36 @@ pub async fn a_queue_that_is_not_known_yet_is_made_by_an_order(s: Scene) {
     s.order_queue("new", RunOrder::Pause).await;
     let queue = s.elsewhere().await.queue("new").await;
     assert!(queue.is_some_and(|queue| queue.is_paused), "it is kept");
+}
+
+/// Requires beats of a worker that serves these queues to list just those as paused.
+async fn expect_paused(s: &Scene, worker: &WorkerId, serves: &[&str], paused: &[&str]) {
+    let expected: Vec<_> = paused.iter().map(|name| queue(name)).collect();
+    for _ in 0..2 {
+        assert_eq!(s.beat_serving(worker, serves).await.paused_queues, expected, "of {serves:?}");
+    }
+}
+
+pub async fn a_beat_lists_the_paused_queues_that_its_worker_serves(s: Scene) {
+    let (worker, elsewhere) = (s.worker().await, s.elsewhere().await);
+    s.submit(draft()).await;
+    expect_paused(&s, &worker, &["other", "main"], &[]).await;
+    elsewhere.order_queue("main", RunOrder::Pause).await;
+    expect_paused(&s, &worker, &["other", "main"], &["main"]).await;
+    let another = s.worker().await;
+    expect_paused(&s, &another, &["other", "third"], &[]).await;
+    expect_paused(&s, &another, &[], &[]).await;
+    elsewhere.order_queue("other", RunOrder::Pause).await;
+    expect_paused(&s, &worker, &["other", "third", "main"], &["other", "main"]).await;
+    // A beat that names what is held lists them too.
+    let card = WorkerCard { queues: vec![queue("main")], ..WorkerCard::default() };
+    let held = Some(HeldLeases { leases: Vec::new(), older_than: SECOND });
+    let beat = Beat { card, held, ..s.sign(&another) };
+    assert_eq!(s.store.beat(beat).await.unwrap().paused_queues, [queue("main")]);
+    elsewhere.order_queue("other", RunOrder::Run).await;
+    expect_paused(&s, &worker, &["other", "main"], &["main"]).await;
+    elsewhere.order_queue("main", RunOrder::Run).await;
+    expect_paused(&s, &worker, &["other", "main"], &[]).await;
 }
 
 pub async fn a_beat_tells_the_stores_time(s: Scene) {

@@ -81,6 +81,81 @@ pub async fn orders_before_the_last_beat_wake_no_worker(s: Scene) {
     assert_eq!(woken(wait(&s, params), "nothing").await, Wake::TimedOut);
 }
 
+/// For orders to a worker that serves this queue, from a beat on that lists it as running.
+async fn for_pauses(s: &Scene, worker: &WorkerId, name: &str) -> WaitParams {
+    let orders = s.beat_serving(worker, &[name]).await;
+    assert_eq!(orders.paused_queues, [], "{name} should run");
+    let served_queues = vec![queue(name)];
+    let (orders, since) = (Some(worker.clone()), Some(orders.mark));
+    WaitParams { orders, served_queues, since, at_most: LONG, ..WaitParams::default() }
+}
+
+pub async fn a_pause_wakes_the_workers_that_serve_the_queue(s: Scene) {
+    let workers = [s.worker().await, s.worker().await];
+    for _ in 0..2 {
+        let mut waiting = Vec::new();
+        for worker in &workers {
+            let params = for_pauses(&s, worker, "main").await;
+            waiting.push((worker, wait(&s, params.clone()), params));
+        }
+        tokio::task::yield_now().await;
+        s.order_queue("main", RunOrder::Pause).await;
+        for (worker, early, params) in waiting {
+            for waiting in [early, wait(&s, params)] {
+                assert_eq!(woken(waiting, "a pause").await, Wake::Orders);
+            }
+            let paused = s.beat_serving(worker, &["main"]).await.paused_queues;
+            assert_eq!(paused, [queue("main")], "the beat that follows lists it");
+        }
+        s.order_queue("main", RunOrder::Run).await;
+    }
+}
+
+pub async fn a_pause_wakes_no_worker_that_does_not_serve_the_queue(s: Scene) {
+    let worker = s.worker().await;
+    let params = WaitParams { at_most: MS * 50, ..for_pauses(&s, &worker, "other").await };
+    let waiting = wait(&s, params);
+    s.order_queue("main", RunOrder::Pause).await;
+    assert_eq!(woken(waiting, "a pause of another queue").await, Wake::TimedOut);
+}
+
+pub async fn a_pause_before_the_last_beat_wakes_no_worker(s: Scene) {
+    let worker = s.worker().await;
+    s.order_queue("main", RunOrder::Pause).await;
+    let since = Some(s.beat_serving(&worker, &["main"]).await.mark);
+    let params = WaitParams {
+        orders: Some(worker),
+        served_queues: vec![queue("main")],
+        since,
+        at_most: MS * 50,
+        ..WaitParams::default()
+    };
+    assert_eq!(woken(wait(&s, params), "nothing").await, Wake::TimedOut);
+}
+
+pub async fn a_pause_elsewhere_wakes_the_workers_that_serve_the_queue(s: Scene) {
+    if !s.capabilities().has_broadcasts {
+        return s.skip("nothing is pushed between processes");
+    }
+    let (worker, elsewhere) = (s.worker().await, s.elsewhere().await);
+    let params = for_pauses(&s, &worker, "main").await;
+    let mut waiting = wait(&s, params);
+    // A process that has just begun to wait may not be listening yet; it hears the next pause.
+    let pauses = async {
+        loop {
+            elsewhere.order_queue("main", RunOrder::Pause).await;
+            if let Ok(wake) = timeout(MS * 500, &mut waiting).await {
+                return wake.unwrap();
+            }
+            elsewhere.order_queue("main", RunOrder::Run).await;
+        }
+    };
+    let wake = timeout(SOON, pauses).await;
+    assert_eq!(wake, Ok(Wake::Orders), "after pauses elsewhere");
+    let paused = s.beat_serving(&worker, &["main"]).await.paused_queues;
+    assert_eq!(paused, [queue("main")]);
+}
+
 /// Starts to wait; the wait is under way, or about to be, when this returns.
 fn wait(s: &Scene, params: WaitParams) -> JoinHandle<Wake> {
     let store = s.store.clone();

@@ -92,6 +92,13 @@ impl Scene {
         self.store.beat(self.sign(worker)).await.unwrap()
     }
 
+    /// Sends a sign of life of a worker that serves these queues.
+    pub async fn beat_serving(&self, worker: &WorkerId, queues: &[&str]) -> Orders {
+        let queues = queues.iter().map(|name| queue(name)).collect();
+        let card = WorkerCard { queues, ..WorkerCard::default() };
+        self.store.beat(Beat { card, ..self.sign(worker) }).await.unwrap()
+    }
+
     /// Sends a sign of life that names these leases as all that the worker knows.
     pub async fn beat_holding(
         &self,

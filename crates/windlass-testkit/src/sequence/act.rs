@@ -87,7 +87,11 @@ impl Sides {
         };
         let beat = |side: fn(&Pair) -> Lease| Beat {
             worker: worker.clone(),
-            card: WorkerCard { slots: u32::from(sign.held.is_some()), ..WorkerCard::default() },
+            card: WorkerCard {
+                queues: sign.serves.iter().map(|number| queue(QUEUES[*number])).collect(),
+                slots: u32::from(sign.held.is_some()),
+                ..WorkerCard::default()
+            },
             lease: sign.lease,
             held: held(side),
             progress: progress(side).into_iter().collect(),
@@ -115,6 +119,7 @@ impl Sides {
         let ours = |told: Vec<Lease>| leases(told.into_iter().map(translated).collect());
         same("the order", subject.order, oracle.order)?;
         same("the time", subject.now, oracle.now)?;
+        same("paused queues", subject.paused_queues, oracle.paused_queues)?;
         same("cancels", ours(subject.cancels), leases(oracle.cancels))?;
         same("lost leases", ours(subject.lost), leases(oracle.lost))?;
         let back = (sorted(subject.given_back), sorted(oracle.given_back));

@@ -116,6 +116,8 @@ pub(super) struct Wish {
 pub(super) struct Sign {
     pub(super) worker: usize,
     pub(super) lease: Duration,
+    /// The queues that it serves.
+    pub(super) serves: Vec<usize>,
     /// Which of its leases it names (by the bits), and from what age on.
     pub(super) held: Option<(u8, Duration)>,
     pub(super) progress: Option<Pick>,
@@ -250,8 +252,10 @@ fn sign() -> impl Strategy<Value = Sign> {
     // Not shorter: a beat is given up when its lease would be over by the machine's own time, which may be busy.
     let lease = select(vec![5_000_u64, 15_000, 15_000, 60_000]).prop_map(Duration::from_millis);
     let held = option::weighted(0.35, (any::<u8>(), time()));
-    (0..WORKERS, lease, held, option::weighted(0.3, pick()))
-        .prop_map(|(worker, lease, held, progress)| Sign { worker, lease, held, progress })
+    let serves = subsequence((0..QUEUES.len()).collect::<Vec<_>>(), 0..=QUEUES.len());
+    (0..WORKERS, lease, serves, held, option::weighted(0.3, pick())).prop_map(
+        |(worker, lease, serves, held, progress)| Sign { worker, lease, serves, held, progress },
+    )
 }
 
 fn ask() -> impl Strategy<Value = Ask> {

@@ -18,7 +18,6 @@ use crate::redis::error::was_refused;
 use crate::redis::fleet::{Registered, stale_term};
 use crate::redis::reply::{Reply, next};
 use crate::redis::rounds::Rounds;
-use crate::wakes::News;
 
 /// How a worker's tasks are looked for.
 #[derive(Clone, Copy)]
@@ -35,6 +34,23 @@ struct Asked<'a> {
     reports: Vec<(&'a ProgressReport, String)>,
 }
 
+/// What a queue answers to a beat.
+#[derive(Default)]
+struct QueueAnswer {
+    /// Where a long answer continues, or empty.
+    cursor: String,
+    is_paused: bool,
+    /// Runs that are to stop, with the numbers of their claims.
+    stopped: Vec<(TaskId, u64)>,
+}
+
+/// What all queues have answered to a beat.
+struct Renewed {
+    /// Runs that are to stop.
+    cancels: Vec<Lease>,
+    paused: HashSet<QueueName>,
+}
+
 impl Shared {
     pub(super) async fn beat(&self, beat: &Beat, mark: WakeMark) -> Result<Orders> {
         let (registered, queues) =
@@ -48,7 +64,8 @@ impl Shared {
             self.register_again().await?;
         }
         self.give_back_unrecorded(&beat.worker).await?;
-        let mut cancels = self.renew(beat, &queues, now).await?;
+        let Renewed { mut cancels, paused } = self.renew(beat, &queues, now).await?;
+        let paused_queues = beat.card.queues_where(|queue| paused.contains(queue));
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
         if let Some(known) = &beat.held {
             (lost, given_back) = self.compare_held(&beat.worker, known, &queues).await?;
@@ -56,12 +73,12 @@ impl Shared {
             cancels.retain(|lease| !given_back.contains(&lease.task));
         }
         self.show(beat, now).await;
-        Ok(Orders { order, cancels, lost, given_back, now, mark })
+        Ok(Orders { order, paused_queues, cancels, lost, given_back, now, mark })
     }
 
-    /// Renews all that a worker holds, hands its progress over, and hears which of its runs are to stop: in
-    /// one call, unless it holds much or the queues lie on different servers.
-    async fn renew(&self, beat: &Beat, queues: &[QueueName], now: Timestamp) -> Result<Vec<Lease>> {
+    /// Renews all that a worker holds, hands its progress over, and hears which of its runs are to stop and which
+    /// queues are paused: in one call, unless it holds much or the queues lie on different servers.
+    async fn renew(&self, beat: &Beat, queues: &[QueueName], now: Timestamp) -> Result<Renewed> {
         let until = second_of(now.after(beat.lease).as_millis());
         let mut asked: Vec<_> = queues
             .iter()
@@ -76,22 +93,26 @@ impl Shared {
                     .collect(),
             })
             .collect();
-        let mut cancels = BTreeMap::new();
+        let (mut cancels, mut paused) = (BTreeMap::new(), HashSet::new());
         while !asked.is_empty() {
             let chunks = self.fleet.by_slot(&asked).flat_map(|group| group.chunks(AT_ONCE));
             let answers =
                 try_join_all(chunks.map(|chunk| self.renew_some(beat, until, chunk))).await?;
             let mut more = Vec::new();
-            for (asked, (cursor, stopped)) in asked.iter().zip(answers.into_iter().flatten()) {
-                cancels.extend(stopped);
-                if !cursor.is_empty() {
+            for (asked, answer) in asked.iter().zip(answers.into_iter().flatten()) {
+                cancels.extend(answer.stopped);
+                if answer.is_paused {
+                    paused.insert(asked.queue.clone());
+                }
+                if !answer.cursor.is_empty() {
+                    let cursor = answer.cursor;
                     more.push(Asked { queue: asked.queue, cursor, reports: Vec::new() });
                 }
             }
             asked = more;
         }
         let lease = |(task, number): (TaskId, u64)| Lease { task, epoch: Epoch(number.into()) };
-        Ok(cancels.into_iter().map(lease).collect())
+        Ok(Renewed { cancels: cancels.into_iter().map(lease).collect(), paused })
     }
 
     async fn renew_some(
@@ -99,7 +120,7 @@ impl Shared {
         beat: &Beat,
         until: i64,
         chunk: &[Asked<'_>],
-    ) -> Result<Vec<(String, Vec<(TaskId, u64)>)>> {
+    ) -> Result<Vec<QueueAnswer>> {
         let stems: Vec<_> = chunk.iter().map(|asked| self.stem(asked.queue)).collect();
         let mut call = scripts::BEAT
             .on(&stems)
@@ -120,20 +141,21 @@ impl Shared {
                 Ok(parts) => parts,
                 Err(why) => {
                     damage::log(asked.queue, &why);
-                    return Ok((String::new(), Vec::new()));
+                    return Ok(QueueAnswer::default());
                 }
             };
             let cursor = next(&mut parts, "beat")?.text()?;
+            let is_paused = next(&mut parts, "beat")?.number()? == 1;
             let mut stopped = Vec::new();
             while let (Some(id), Some(number)) = (parts.next(), parts.next()) {
                 stopped.push((TaskId::new(id.text()?), number.number()?.unsigned_abs()));
             }
-            Ok((cursor, stopped))
+            Ok(QueueAnswer { cursor, is_paused, stopped })
         };
         match self.ask(call).await {
             // Its slot moves, and nobody can take its tasks meanwhile: the next beat renews them.
             Err(error) if was_refused(&error) => {
-                Ok(chunk.iter().map(|_| (String::new(), Vec::new())).collect())
+                Ok(chunk.iter().map(|_| QueueAnswer::default()).collect())
             }
             reply => chunk.iter().zip(reply?.list()?).map(read).collect(),
         }
@@ -282,14 +304,8 @@ impl Shared {
             }
             Order::Queue { queue, order } => {
                 self.register_queues([queue]).await?;
-                let call = scripts::ORDER
-                    .on(&[self.stem(queue)])
-                    .arg(self.options().told_time())
-                    .arg(u8::from(*order == RunOrder::Pause));
-                self.ask(call).await?;
-                let ready = vec![queue.clone()];
-                self.fleet.common.wakes.tell(News { ready, ..News::default() });
-                Ok(())
+                let call = scripts::ORDER.on(&[self.stem(queue)]);
+                self.fleet.order_queue(call, queue, *order).await
             }
             Order::Worker { worker, order } => self.order_worker(worker, *order).await,
         }

@@ -10,6 +10,7 @@ use super::{Fleet, LEAVE, ORDER_WORKER, REGISTER, keys, new_name};
 use crate::reading::GONE_WORKER_SHOWN;
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, next};
+use crate::redis::script::Call;
 use crate::wakes::News;
 
 /// A worker as `register.lua` writes it.
@@ -170,20 +171,50 @@ impl Fleet {
         Ok(())
     }
 
-    /// What other processes are told of orders to a worker: who tells, and of whom.
+    /// The message about orders to a worker: its sender, and the worker.
     fn order_news(&self, worker: &WorkerId) -> String {
-        format!("{} {worker}", self.common.name)
+        format!("{} w{worker}", self.common.name)
     }
 
-    /// Reads what another process has told of orders; nothing when it was this one.
+    /// The message about a pause: its sender, and the queue. One message reaches all workers that serve the queue.
+    fn pause_news(&self, queue: &QueueName) -> String {
+        format!("{} p{queue}", self.common.name)
+    }
+
+    /// Takes a message about orders, unless this process has sent it.
     pub(in crate::redis) fn heard_of_orders(&self, payload: &[u8]) {
         let text = String::from_utf8_lossy(payload);
-        if let Some((sender, worker)) = text.split_once(' ')
-            && sender != self.common.name
-        {
-            let ordered = vec![WorkerId::new(worker)];
-            self.common.wakes.tell(News { ordered, ..News::default() });
+        let Some((sender, about)) = text.split_once(' ') else { return };
+        if sender == self.common.name {
+            return;
         }
+        let mut news = News::default();
+        match about.split_at_checked(1) {
+            Some(("w", worker)) => news.ordered.push(WorkerId::new(worker)),
+            Some(("p", queue)) => news.paused.push(QueueName::stored(queue)),
+            _ => return,
+        }
+        self.common.wakes.tell(news);
+    }
+
+    /// Has a queue run or pause by its layout's script, called on the queue's stem. The script itself notifies
+    /// other processes of a pause: the process that gives the order may end as soon as the order is answered.
+    pub(in crate::redis) async fn order_queue(
+        &self,
+        call: Call,
+        queue: &QueueName,
+        order: RunOrder,
+    ) -> Result<()> {
+        let is_paused = order == RunOrder::Pause;
+        let call = call.arg(self.common.options.told_time()).arg(u8::from(is_paused));
+        self.ask(call.arg(self.orders_channel()).arg(self.pause_news(queue))).await?;
+        let mut news = News::default();
+        match is_paused {
+            true => news.paused.push(queue.clone()),
+            false => news.ready.push(queue.clone()),
+        }
+        self.common.wakes.tell(news);
+        Ok(())
     }
 }
 

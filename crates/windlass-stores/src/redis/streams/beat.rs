@@ -21,7 +21,6 @@ use crate::redis::error::was_refused;
 use crate::redis::fleet::{Registered, stale_term};
 use crate::redis::reply::{Reply, next};
 use crate::redis::rounds::Rounds;
-use crate::wakes::News;
 
 /// What an epoch tells of its run: the entry, and mostly the time of the claim.
 type RunTold = (epoch::Entry, Option<Timestamp>);
@@ -39,6 +38,7 @@ struct Told {
     queue: QueueName,
     /// The worker holds something there, if that was asked.
     holds: bool,
+    is_paused: bool,
     /// Tasks whose cancellation was asked for while they run, whoever runs them.
     asked: Vec<Id>,
 }
@@ -47,9 +47,10 @@ impl Told {
     fn read(queue: QueueName, told: Reply) -> Result<Self> {
         let mut parts = told.list()?;
         let holds = next(&mut parts, "beat")?.number()? > 0;
+        let is_paused = next(&mut parts, "beat")?.number()? == 1;
         let ids = parts.map(|id| Ok(Id::from_stored(&id.bytes()?)));
         let asked = ids.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
-        Ok(Self { queue, holds, asked })
+        Ok(Self { queue, holds, is_paused, asked })
     }
 }
 
@@ -62,7 +63,7 @@ impl Shared {
         // What a worker holds without its knowledge may be anywhere.
         let mut queues = match beat.held {
             Some(_) => self.all_queues().await?,
-            None => self.recent_queues().await?,
+            None => self.recent_queues(&beat.card.queues).await?,
         };
         let reported = beat.progress.iter().filter_map(|report| Id::of(&report.lease.task));
         queues.extend(reported.flat_map(|id| self.known_queues_of(id)));
@@ -71,9 +72,15 @@ impl Shared {
 
         let began = Instant::now();
         let told = self.ask_queues(beat, &queues, now).await?;
+        for told in &told {
+            self.recent.note_paused(&told.queue, told.is_paused);
+        }
         for told in told.iter().filter(|told| told.asked.is_empty()) {
             self.recent.had_nothing(&told.queue, began);
         }
+        let paused: HashSet<_> =
+            told.iter().filter(|told| told.is_paused).map(|told| &told.queue).collect();
+        let paused_queues = beat.card.queues_where(|queue| paused.contains(queue));
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
         if let Some(known) = &beat.held {
             let held_in: Vec<_> =
@@ -81,7 +88,7 @@ impl Shared {
             (lost, given_back) = self.compare_held(&beat.worker, known, &held_in).await?;
         }
         let cancels = self.cancels_of(&beat.worker, told).await?;
-        Ok(Orders { order, cancels, lost, given_back, now, mark })
+        Ok(Orders { order, paused_queues, cancels, lost, given_back, now, mark })
     }
 
     /// Hands progress to the queues, and asks each what it has to tell: in one call, unless they may lie on
@@ -276,14 +283,8 @@ impl Shared {
             }
             Order::Queue { queue, order } => {
                 self.announce_writes([queue]).await?;
-                let call = scripts::ORDER
-                    .on(&[self.stem(queue)])
-                    .arg(self.options().told_time())
-                    .arg(u8::from(*order == RunOrder::Pause));
-                self.ask(call).await?;
-                let ready = vec![queue.clone()];
-                self.fleet.common.wakes.tell(News { ready, ..News::default() });
-                Ok(())
+                let call = scripts::ORDER.on(&[self.stem(queue)]);
+                self.fleet.order_queue(call, queue, *order).await
             }
             Order::Worker { worker, order } => self.fleet.order_worker(worker, *order).await,
         }
