@@ -108,7 +108,8 @@ pub trait Store: Any + Send + Sync {
     ///
     /// A lease is valid while the task runs under its epoch. A lease that was applied before is
     /// [`Applied::Already`], whatever the repetition says, at least until a later run of the task was
-    /// applied. Anything else is [`Applied::Refused`]. Where a cancel was requested the store takes
+    /// applied. Anything else is [`Applied::Refused`], except in a queue that is damaged: a report that cannot be
+    /// recorded there is [`Applied::Unrecorded`], and those of other queues are recorded. Where a cancel was requested the store takes
     /// `next_if_cancelled` in the same atomic step. A terminal state frees the keys that it frees
     /// by [`crate::unique::is_freed_by`].
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply>;

@@ -24,15 +24,6 @@ pub trait Subject: Send + Sync + 'static {
         &[]
     }
 
-    /// The rules that this store is known to break, as `topic::rule`: each is a defect to fix. A listed rule that
-    /// passes fails, so that the list stays true.
-    fn broken_rules() -> &'static [&'static str]
-    where
-        Self: Sized,
-    {
-        &[]
-    }
-
     /// The store.
     fn store(&self) -> Arc<dyn Store>;
 

@@ -47,7 +47,6 @@ impl Shared {
         if !is_known {
             self.register_again().await?;
         }
-        self.give_back_unrecorded(&beat.worker).await?;
         let mut cancels = self.renew(beat, &queues, now).await?;
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
         if let Some(known) = &beat.held {
@@ -116,8 +115,8 @@ impl Shared {
             }
         }
         let read = |(asked, told): (&Asked<'_>, Reply)| {
-            let mut parts = match damage::read(told)? {
-                Ok(parts) => parts,
+            let mut parts = match damage::damage_in(told)? {
+                Ok(told) => told.list()?,
                 Err(why) => {
                     damage::log(asked.queue, &why);
                     return Ok((String::new(), Vec::new()));
@@ -188,7 +187,7 @@ impl Shared {
     }
 
     /// Gives tasks back that a worker still holds by these claims.
-    pub(super) async fn give_back(
+    async fn give_back(
         &self,
         now: Timestamp,
         rows: Vec<Row>,
@@ -244,7 +243,6 @@ impl Shared {
 
     pub(super) async fn leave(&self, worker: &WorkerId) -> Result<u64> {
         let queues = self.fleet.end_worker(worker).await?;
-        self.unrecorded.forget(worker);
         let (mut count, mut is_clean) = (0, true);
         for queue in queues {
             let given_back = self.leave_queue(&queue, worker).await;
