@@ -43,7 +43,7 @@ pub use live::{
     BROADCAST_BYTES_MAX, Broadcast, BroadcastStream, IdlePoll, WaitParams, Wake, WakeMark,
 };
 pub use presence::{
-    Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
+    Beat, GONE_WORKER_KEPT, HeldLeases, Order, Orders, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
 };
 pub use profile::{
     BrokerState, Capabilities, Depth, Durability, Finding, Inspection, ListOrder, Profile,
@@ -128,7 +128,8 @@ pub trait Store: Any + Send + Sync {
     /// `held`, what the store thinks it holds, is not named there and was claimed longer ago than
     /// `held.older_than` goes back to pending: no attempt, no crash (its claim's reply was lost). A
     /// worker that has left or was declared lost gets [`crate::ErrorKind::LeaseLost`] with
-    /// [`crate::Reason::WorkerLost`], for ever where the mark costs little, for an hour at least.
+    /// [`crate::Reason::WorkerLost`] for [`GONE_WORKER_KEPT`] and until upkeep has forgotten it. Its id is then that of
+    /// a new worker: it holds nothing, and the epochs of its former leases are refused as before.
     async fn beat(&self, beat: Beat) -> Result<Orders>;
 
     /// Ends a worker: everything it holds goes back at once, no attempt spent. Answers how many
@@ -150,15 +151,16 @@ pub trait Store: Any + Send + Sync {
     async fn promote(&self, duty: Duty) -> Result<DutyReport>;
 
     /// Declares workers lost whose lease has run out, and takes back what they hold
-    /// ([`crate::state::expire`]). Once declared, a worker is never accepted again; the mark is kept
-    /// for an hour at least.
+    /// ([`crate::state::expire`]). Once declared, a worker is not accepted again while it is remembered
+    /// ([`GONE_WORKER_KEPT`]).
     async fn expire(&self, duty: Duty) -> Result<DutyReport>;
 
     /// Removes records whose retention is over, with the keys that they free. (Reads hide them from
     /// the moment it is over.)
     async fn prune(&self, duty: Duty) -> Result<DutyReport>;
 
-    /// The store's own upkeep, whatever it has: keys that have freed themselves, space, repairs.
+    /// The store's own upkeep, whatever it has: keys that have freed themselves, workers that are gone for long, space,
+    /// repairs.
     async fn tend(&self, duty: Duty) -> Result<DutyReport>;
 
     /// Cancels, reruns, reschedules or deletes tasks, named or found by a filter. A filter is worked

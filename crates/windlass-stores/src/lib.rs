@@ -21,6 +21,8 @@ mod schema;
 pub mod sqlite;
 mod url;
 mod wakes;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod worker_sweep;
 
 pub use schema::{Migration, SchemaStatus};
 pub use url::{Opening, open, open_as, schema_script, schema_status};

@@ -20,6 +20,7 @@ mod ended;
 mod error;
 mod expire;
 mod generation;
+mod gone_workers;
 mod hints;
 mod id;
 mod insert;
@@ -74,6 +75,7 @@ pub use within::{Bell, Connection};
 
 use crate::broadcasts::{self, Broadcasts};
 use crate::wakes::Wakes;
+use crate::worker_sweep::WorkerSweep;
 use ended::EndLookups;
 use names::Names;
 use news::Herald;
@@ -116,6 +118,8 @@ struct Shared {
     /// How many ranges the next claim had better lock.
     claim_ranges: AtomicI64,
     chores: Mutex<prune::Chores>,
+    /// Where the leader looks for workers to forget.
+    worker_sweep: Mutex<WorkerSweep>,
     patience: Mutex<retention::Patience>,
     hints: hints::Hints,
     wakes: Arc<Wakes>,
@@ -161,6 +165,7 @@ impl PostgresStore {
             identity: Mutex::default(),
             claim_ranges: AtomicI64::new(16),
             chores: Mutex::default(),
+            worker_sweep: Mutex::default(),
             patience: Mutex::default(),
             hints: hints::Hints::default(),
             wakes,

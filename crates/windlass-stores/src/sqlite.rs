@@ -54,6 +54,7 @@ pub use options::SqliteOptions;
 pub use rusqlite;
 
 use crate::broadcasts::{self, Broadcasts};
+use crate::worker_sweep::WorkerSweep;
 use crate::wakes::Wakes;
 use connection::Place;
 use readers::Readers;
@@ -79,6 +80,8 @@ struct Shared {
     broadcasts: Arc<Broadcasts>,
     /// This process has written broadcasts.
     published: Arc<Notify>,
+    /// Where the leader looks for workers to forget.
+    worker_sweep: Arc<Mutex<WorkerSweep>>,
 }
 
 impl SqliteStore {
@@ -122,8 +125,17 @@ impl SqliteStore {
             Place::Memory => Readers::ThroughWriter(Arc::clone(&writer)),
             Place::File(path) => Readers::of_file(path.clone(), Arc::clone(&options.clock)),
         };
-        let (broadcasts, published) = Default::default();
-        let shared = Shared { writer, readers, wakes, options, refused, broadcasts, published };
+        let (broadcasts, published, worker_sweep) = Default::default();
+        let shared = Shared {
+            writer,
+            readers,
+            wakes,
+            options,
+            refused,
+            broadcasts,
+            published,
+            worker_sweep,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -326,7 +338,8 @@ impl Store for SqliteStore {
     }
 
     async fn tend(&self, duty: Duty) -> Result<DutyReport> {
-        self.write(duty.limit, move |tx| tx.tend(duty)).await
+        let sweep = Arc::clone(&self.shared.worker_sweep);
+        self.write(duty.limit, move |tx| tx.tend(duty, &mut sweep.lock())).await
     }
 
     async fn change(&self, params: ChangeParams) -> Result<ChangeReply> {

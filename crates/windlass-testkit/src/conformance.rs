@@ -183,6 +183,8 @@ macro_rules! topic {
                 a_worker_that_was_declared_lost_never_comes_back,
                 a_worker_that_held_nothing_is_declared_lost_too,
                 a_lost_worker_is_remembered_for_an_hour,
+                a_worker_that_is_gone_for_long_is_forgotten,
+                a_task_goes_on_naming_its_worker_after_that_is_gone_for_long,
                 a_lost_worker_is_not_told_of_after_an_hour,
                 a_worker_that_left_never_comes_back,
                 an_overdue_worker_gets_nothing_until_it_has_beaten_again,

@@ -1,10 +1,10 @@
 //! Prune and tend in memory.
 
-use windlass_core::Result;
-use windlass_core::store::{Duty, DutyReport};
+use windlass_core::store::{Duty, DutyReport, GONE_WORKER_KEPT};
 use windlass_core::unique::Exit;
+use windlass_core::{Result, WorkerId};
 
-use super::model::{Key, Model};
+use super::model::{Key, Model, Worker};
 
 impl Model {
     pub(super) fn prune(&mut self, duty: Duty) -> Result<DutyReport> {
@@ -39,10 +39,26 @@ impl Model {
         for digest in over.iter().take(duty.limit) {
             self.keys.remove(digest);
         }
+        let has_more_workers = self.forget_workers(duty.limit);
         Ok(DutyReport {
             done: over.len().min(duty.limit) as u64,
-            has_more: over.len() > duty.limit,
+            has_more: has_more_workers || over.len() > duty.limit,
             ..DutyReport::default()
         })
+    }
+
+    /// Forgets workers that are gone for long; answers whether there are more.
+    fn forget_workers(&mut self, limit: usize) -> bool {
+        let now = self.now();
+        let is_old = |(id, worker): &(&WorkerId, &Worker)| {
+            let is_old = worker.gone_at.is_some_and(|at| now.since(at) > GONE_WORKER_KEPT);
+            is_old && self.running.get(*id).is_none_or(|held| held.is_empty())
+        };
+        let old: Vec<_> = self.workers.iter().filter(is_old).map(|(id, _)| id.clone()).collect();
+        for id in old.iter().take(limit) {
+            self.workers.remove(id);
+            self.running.remove(id);
+        }
+        old.len() > limit
     }
 }

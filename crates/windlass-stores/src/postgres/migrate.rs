@@ -34,6 +34,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0007_own_notes",
         sql: include_str!("../../migrations/postgres/0007_own_notes.sql"),
     },
+    Migration {
+        name: "0009_gone_workers",
+        sql: include_str!("../../migrations/postgres/0009_gone_workers.sql"),
+    },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.

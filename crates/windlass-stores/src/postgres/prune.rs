@@ -115,9 +115,10 @@ impl Shared {
         let limit = i64::try_from(duty.limit).unwrap_or(i64::MAX);
         let done = session.execute(sql::TEND_KEYS, &[&now.as_millis(), &limit]).await?;
         session.execute(sql::TEND_CANCELS, &[&limit]).await?;
+        let has_more_workers = self.forget_workers(session, now, duty.limit).await?;
         Ok(DutyReport {
             done,
-            has_more: done > 0 && done == duty.limit as u64,
+            has_more: has_more_workers || (done > 0 && done == duty.limit as u64),
             ..DutyReport::default()
         })
     }

@@ -163,6 +163,10 @@ statements! {
     WITHIN_SUBMIT = "within_submit";
     WORKERS = "workers";
     WORKERS_GONE = "workers_gone";
+    WORKER_SWEEP_BEGIN = "worker_sweep_begin";
+    WORKER_SWEEP_DONE = "worker_sweep_done";
+    WORKER_SWEEP_END = "worker_sweep_end";
+    WORKER_SWEEP_FATE = "worker_sweep_fate";
 }
 
 /// A statement as a store with brokers sends it: it also does what its lines with `--+` say.

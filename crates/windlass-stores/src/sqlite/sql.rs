@@ -77,6 +77,9 @@ statements! {
     WORKERS = "workers";
     WORKER_FIND = "worker_find";
     WORKER_NAME = "worker_name";
+    WORKER_SWEEP_BEGIN = "worker_sweep_begin";
+    WORKER_SWEEP_END = "worker_sweep_end";
+    WORKER_SWEEP_TASKS = "worker_sweep_tasks";
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use windlass_core::{QueueName, Result, Timestamp};
 
 use super::Shared;
 use super::activity::HOLDS;
-use crate::redis::fleet::Touched;
+use crate::redis::fleet::{Begun, Touched};
 
 /// How long after an announcement was read its queue is visited at each pass: longer than a writer relies on it.
 pub(super) const QUIET: Duration = HOLDS.saturating_mul(2);
@@ -106,6 +106,8 @@ pub(super) struct Pass {
     pub(super) queues: Vec<QueueName>,
     now: Timestamp,
     sweep: Sweep,
+    /// There are more workers to forget.
+    pub(super) has_more_workers: bool,
 }
 
 impl SweepPlan {
@@ -124,7 +126,7 @@ impl SweepPlan {
         *self.0.lock() = Some(Plan { term, connection, read_up_to: last, queues, turn });
     }
 
-    fn choose(&self, sweep: Sweep, now: Timestamp, touched: Touched) -> Pass {
+    fn choose(&self, sweep: Sweep, begun: &Begun, touched: Touched) -> Pass {
         let mut plan = self.0.lock();
         let mut queues = Vec::new();
         if let Some(plan) = plan.as_mut() {
@@ -133,9 +135,9 @@ impl SweepPlan {
                 plan.announce(queue, at);
             }
             plan.read_up_to = plan.read_up_to.max(touched.last);
-            queues = plan.choose(sweep, now);
+            queues = plan.choose(sweep, begun.now);
         }
-        Pass { queues, now, sweep }
+        Pass { queues, now: begun.now, sweep, has_more_workers: begun.has_more }
     }
 
     /// Notes that a queue was visited, since when, and when there is something to do again.
@@ -193,6 +195,6 @@ impl Shared {
         } else {
             self.names.add(touched.queues.iter().cloned());
         }
-        Ok(self.sweeps.choose(sweep, begun.now, touched))
+        Ok(self.sweeps.choose(sweep, &begun, touched))
     }
 }

@@ -58,7 +58,8 @@ impl Mended {
 impl Shared {
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
         let pass = self.begin_pass(duty, Sweep::Tend, "tend").await?;
-        let (mut report, mut failed) = (DutyReport::default(), None);
+        let mut report = DutyReport { has_more: pass.has_more_workers, ..DutyReport::default() };
+        let mut failed = None;
         for queue in &pass.queues {
             let tended = self.tend_queue(queue, duty, &pass, &mut report).await;
             match skip(queue, tended) {
