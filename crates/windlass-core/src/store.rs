@@ -43,13 +43,16 @@ pub use live::{
     BROADCAST_BYTES_MAX, Broadcast, BroadcastStream, IdlePoll, WaitParams, Wake, WakeMark,
 };
 pub use presence::{
-    Beat, GONE_WORKER_KEPT, HeldLeases, Order, Orders, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
+    Beat, GONE_WORKER_KEPT, HeldLeases, Order, Orders, ProgressReport, RunOrder, WorkerCard,
+    WorkerRecord,
 };
 pub use profile::{
     BrokerState, Capabilities, Depth, Durability, Finding, Inspection, ListOrder, Profile,
     RETENTION_DEFAULT, RefusedReferences, Severity, WriteRefusal,
 };
-pub use read::{Filter, GetParams, ListParams, Page, Parts, QueueRecord, StateCounts};
+pub use read::{
+    Filter, GetParams, IDLE_QUEUE_KEPT, ListParams, Page, Parts, QueueRecord, StateCounts,
+};
 
 use crate::error::Result;
 use crate::task::{NewTask, TaskId, TaskRecord};
@@ -159,8 +162,8 @@ pub trait Store: Any + Send + Sync {
     /// the moment it is over.)
     async fn prune(&self, duty: Duty) -> Result<DutyReport>;
 
-    /// The store's own upkeep, whatever it has: keys that have freed themselves, workers that are gone for long, space,
-    /// repairs.
+    /// The store's own upkeep, whatever it has: keys that have freed themselves, workers that are gone and queues that are
+    /// idle for long, space, repairs.
     async fn tend(&self, duty: Duty) -> Result<DutyReport>;
 
     /// Cancels, reruns, reschedules or deletes tasks, named or found by a filter. A filter is worked
@@ -181,7 +184,8 @@ pub trait Store: Any + Send + Sync {
     /// once that matches during the whole walk.
     async fn list(&self, params: ListParams) -> Result<Page>;
 
-    /// All queues that have or had tasks or orders, with counts by state, by name.
+    /// All queues that have tasks, have had an order, or had tasks within [`IDLE_QUEUE_KEPT`], with counts by state, by
+    /// name. A queue that is idle for longer may be forgotten by upkeep.
     async fn queues(&self) -> Result<Vec<QueueRecord>>;
 
     /// All registered workers, and those that left or were declared lost within the last hour, by id.

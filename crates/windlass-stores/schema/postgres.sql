@@ -1,4 +1,4 @@
--- The schema of the PostgreSQL store, version 8. Written by `cargo xtask schema`; do not edit.
+-- The schema of the PostgreSQL store, version 9. Written by `cargo xtask schema`; do not edit.
 
 CREATE SEQUENCE audit_seq AS bigint MINVALUE 1 START 1;
 
@@ -27,6 +27,7 @@ CREATE TABLE counter (
   completed bigint NOT NULL,
   dead_letter bigint NOT NULL,
   cancelled bigint NOT NULL,
+  empty_since bigint,
   PRIMARY KEY (queue, priority)
 );
 

@@ -13,6 +13,8 @@ pub mod hybrid;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod queue_sweep;
 mod reading;
 #[cfg(feature = "redis")]
 pub mod redis;

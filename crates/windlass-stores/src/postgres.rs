@@ -74,6 +74,7 @@ pub use tokio_postgres;
 pub use within::{Bell, Connection};
 
 use crate::broadcasts::{self, Broadcasts};
+use crate::queue_sweep::QueueSweep;
 use crate::wakes::Wakes;
 use crate::worker_sweep::WorkerSweep;
 use ended::EndLookups;
@@ -120,6 +121,8 @@ struct Shared {
     chores: Mutex<prune::Chores>,
     /// Where the leader looks for workers to forget.
     worker_sweep: Mutex<WorkerSweep>,
+    /// When the leader looks for queues to forget.
+    queue_sweep: Mutex<QueueSweep>,
     patience: Mutex<retention::Patience>,
     hints: hints::Hints,
     wakes: Arc<Wakes>,
@@ -166,6 +169,7 @@ impl PostgresStore {
             claim_ranges: AtomicI64::new(16),
             chores: Mutex::default(),
             worker_sweep: Mutex::default(),
+            queue_sweep: Mutex::default(),
             patience: Mutex::default(),
             hints: hints::Hints::default(),
             wakes,

@@ -399,6 +399,8 @@ macro_rules! topic {
                 a_queue_tells_since_when_its_oldest_task_is_pending,
                 a_promoted_task_is_pending_since_its_promote,
                 queues_are_told_by_name_and_stay_known_when_empty,
+                a_queue_that_is_idle_for_long_is_forgotten_until_the_next_insert,
+                a_queue_that_is_used_now_and_then_is_not_forgotten,
                 counters_equal_states_while_many_work_and_after_the_drain,
                 a_close_look_finds_no_problem_after_a_drain,
         } }

@@ -103,6 +103,11 @@ impl Scene {
         let _ = self.skipped.set(reason);
     }
 
+    /// True where upkeep forgets queues that are idle for long.
+    pub fn forgets_queues(&self) -> bool {
+        self.subject.forgets_queues()
+    }
+
     /// Makes a task's stored record unreadable; false where nothing can spoil.
     pub async fn spoil(&self, task: &TaskId) -> bool {
         self.subject.spoil(task).await

@@ -47,6 +47,11 @@ pub trait Subject: Send + Sync + 'static {
     /// Undoes [`Subject::damage`].
     async fn undo_damage(&self, _queue: &QueueName) {}
 
+    /// False where a queue that was used once is listed for ever.
+    fn forgets_queues(&self) -> bool {
+        true
+    }
+
     /// How many rows or keys the store keeps for tasks: the tasks themselves, their unique keys,
     /// large values. `None` where one cannot look inside.
     async fn rows_kept(&self) -> Option<u64>;

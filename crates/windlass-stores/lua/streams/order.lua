@@ -1,5 +1,7 @@
 -- order: have a queue run or pause. ARGV[2] 1 to pause it
 local queue = KEYS[1]
+-- A queue that was given an order is never forgotten.
+call('HSET', queue .. 'mend', 'ordered', '1')
 if ARGV[2] == '1' then
   call('HSET', queue .. 'st', 'paused', '1')
 else

@@ -70,7 +70,8 @@ impl Model {
                 Err(Error::invalid("a queue can run or pause, not drain"))
             }
             Order::Queue { queue, order } => {
-                self.queues.entry(queue.clone()).or_default().is_paused = order == RunOrder::Pause;
+                let known = self.queues.entry(queue.clone()).or_default();
+                (known.is_paused, known.is_ordered) = (order == RunOrder::Pause, true);
                 self.news.ready.push(queue);
                 Ok(())
             }

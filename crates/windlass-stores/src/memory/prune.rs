@@ -1,10 +1,10 @@
 //! Prune and tend in memory.
 
-use windlass_core::store::{Duty, DutyReport, GONE_WORKER_KEPT};
+use windlass_core::store::{Duty, DutyReport, GONE_WORKER_KEPT, IDLE_QUEUE_KEPT};
 use windlass_core::unique::Exit;
-use windlass_core::{Result, WorkerId};
+use windlass_core::{QueueName, Result, WorkerId};
 
-use super::model::{Key, Model, Worker};
+use super::model::{Key, Model, Queue, Worker};
 
 impl Model {
     pub(super) fn prune(&mut self, duty: Duty) -> Result<DutyReport> {
@@ -40,9 +40,10 @@ impl Model {
             self.keys.remove(digest);
         }
         let has_more_workers = self.forget_workers(duty.limit);
+        let has_more_queues = self.forget_queues(duty.limit);
         Ok(DutyReport {
             done: over.len().min(duty.limit) as u64,
-            has_more: has_more_workers || over.len() > duty.limit,
+            has_more: has_more_workers || has_more_queues || over.len() > duty.limit,
             ..DutyReport::default()
         })
     }
@@ -60,5 +61,21 @@ impl Model {
             self.running.remove(id);
         }
         old.len() > limit
+    }
+
+    /// Forgets queues that are idle for long; answers whether there are more.
+    fn forget_queues(&mut self, limit: usize) -> bool {
+        let now = self.now();
+        let is_idle = |(_, queue): &(&QueueName, &Queue)| {
+            let is_old = now.since(queue.changed_at) > IDLE_QUEUE_KEPT;
+            is_old && !queue.is_ordered && queue.state_counts().total() == 0
+        };
+        let idle: Vec<_> =
+            self.queues.iter().filter(is_idle).map(|(name, _)| name.clone()).collect();
+        for name in idle.iter().take(limit) {
+            self.queues.remove(name);
+            self.pending.retain(|lane, _| lane.queue != *name);
+        }
+        idle.len() > limit
     }
 }

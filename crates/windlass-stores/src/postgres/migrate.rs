@@ -38,6 +38,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0009_gone_workers",
         sql: include_str!("../../migrations/postgres/0009_gone_workers.sql"),
     },
+    Migration {
+        name: "0010_idle_queues",
+        sql: include_str!("../../migrations/postgres/0010_idle_queues.sql"),
+    },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.

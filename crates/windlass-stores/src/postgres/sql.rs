@@ -124,6 +124,8 @@ statements! {
     QUEUE_NAMES = "queue_names";
     QUEUES = "queues";
     QUEUES_PAUSED = "queues_paused";
+    QUEUE_SWEEP_END = "queue_sweep_end";
+    QUEUE_SWEEP_MARK = "queue_sweep_mark";
     READY_COUNTS = "ready_counts";
     READY_QUEUES = "ready_queues";
     READY_STRETCH = "ready_stretch";

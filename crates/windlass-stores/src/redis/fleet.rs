@@ -43,6 +43,7 @@ macro_rules! scripts {
 
 scripts! {
     DUTY = OVER_LIMIT + "duty";
+    FORGET_QUEUE = OVER_LIMIT + "forget_queue";
     LEAD = OVER_LIMIT + "lead";
     LEAVE = OVER_LIMIT + "leave";
     LOAD = "load";

@@ -17,6 +17,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0002_broadcasts",
         sql: include_str!("../../migrations/sqlite/0002_broadcasts.sql"),
     },
+    Migration {
+        name: "0004_idle_queues",
+        sql: include_str!("../../migrations/sqlite/0004_idle_queues.sql"),
+    },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.

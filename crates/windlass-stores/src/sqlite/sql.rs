@@ -56,6 +56,8 @@ statements! {
     PUBLISH_FORGET = "publish_forget";
     QUEUES = "queues";
     QUEUE_OLDEST = "queue_oldest";
+    QUEUE_SWEEP_END = "queue_sweep_end";
+    QUEUE_SWEEP_MARK = "queue_sweep_mark";
     QUEUE_PAUSED = "queue_paused";
     ROWS_OF_WORKER = "rows_of_worker";
     ROW_BY_ID = "row_by_id";

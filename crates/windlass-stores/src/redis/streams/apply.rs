@@ -61,7 +61,7 @@ struct Behind {
 impl Shared {
     pub(super) async fn apply(&self, params: &ApplyParams, mark: WakeMark) -> Result<ApplyReply> {
         let mut outcomes = vec![GONE; params.transitions.len()];
-        self.announce_writes(params.transitions.iter().map(|transition| &transition.queue))
+        self.announce_changes(params.transitions.iter().map(|transition| &transition.queue))
             .await?;
         let (successes, others) = self.sort_out(params);
         // A claim goes with the last call of successes, if everything else is done before it.
