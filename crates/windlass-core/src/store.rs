@@ -43,13 +43,16 @@ pub use live::{
     BROADCAST_BYTES_MAX, Broadcast, BroadcastStream, IdlePoll, WaitParams, Wake, WakeMark,
 };
 pub use presence::{
-    Beat, HeldLeases, Order, Orders, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
+    Beat, GONE_WORKER_KEPT, HeldLeases, Order, Orders, ProgressReport, RunOrder, WorkerCard,
+    WorkerRecord,
 };
 pub use profile::{
     BrokerState, Capabilities, Depth, Durability, Finding, Inspection, ListOrder, Profile,
     RETENTION_DEFAULT, RefusedReferences, Severity, WriteRefusal,
 };
-pub use read::{Filter, GetParams, ListParams, Page, Parts, QueueRecord, StateCounts};
+pub use read::{
+    Filter, GetParams, IDLE_QUEUE_KEPT, ListParams, Page, Parts, QueueRecord, StateCounts,
+};
 
 use crate::error::Result;
 use crate::task::{NewTask, TaskId, TaskRecord};
@@ -108,7 +111,8 @@ pub trait Store: Any + Send + Sync {
     ///
     /// A lease is valid while the task runs under its epoch. A lease that was applied before is
     /// [`Applied::Already`], whatever the repetition says, at least until a later run of the task was
-    /// applied. Anything else is [`Applied::Refused`]. Where a cancel was requested the store takes
+    /// applied. Anything else is [`Applied::Refused`], except in a queue that is damaged: a report that cannot be
+    /// recorded there is [`Applied::Unrecorded`], and those of other queues are recorded. Where a cancel was requested the store takes
     /// `next_if_cancelled` in the same atomic step. A terminal state frees the keys that it frees
     /// by [`crate::unique::is_freed_by`].
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply>;
@@ -127,7 +131,8 @@ pub trait Store: Any + Send + Sync {
     /// `held` it has lost. With `held`, what the store thinks it holds, is not named there and was claimed
     /// longer ago than `held.older_than` goes back to pending: no attempt, no crash (its claim's reply was lost). A
     /// worker that has left or was declared lost gets [`crate::ErrorKind::LeaseLost`] with
-    /// [`crate::Reason::WorkerLost`], for ever where the mark costs little, for an hour at least.
+    /// [`crate::Reason::WorkerLost`] for [`GONE_WORKER_KEPT`] and until upkeep has forgotten it. Its id is then that of
+    /// a new worker: it holds nothing, and the epochs of its former leases are refused as before.
     async fn beat(&self, beat: Beat) -> Result<Orders>;
 
     /// Ends a worker: everything it holds goes back at once, no attempt spent. Answers how many
@@ -149,15 +154,16 @@ pub trait Store: Any + Send + Sync {
     async fn promote(&self, duty: Duty) -> Result<DutyReport>;
 
     /// Declares workers lost whose lease has run out, and takes back what they hold
-    /// ([`crate::state::expire`]). Once declared, a worker is never accepted again; the mark is kept
-    /// for an hour at least.
+    /// ([`crate::state::expire`]). Once declared, a worker is not accepted again while it is remembered
+    /// ([`GONE_WORKER_KEPT`]).
     async fn expire(&self, duty: Duty) -> Result<DutyReport>;
 
     /// Removes records whose retention is over, with the keys that they free. (Reads hide them from
     /// the moment it is over.)
     async fn prune(&self, duty: Duty) -> Result<DutyReport>;
 
-    /// The store's own upkeep, whatever it has: keys that have freed themselves, space, repairs.
+    /// The store's own upkeep, whatever it has: keys that have freed themselves, workers that are gone and queues that are
+    /// idle for long, space, repairs.
     async fn tend(&self, duty: Duty) -> Result<DutyReport>;
 
     /// Cancels, reruns, reschedules or deletes tasks, named or found by a filter. A filter is worked
@@ -182,7 +188,8 @@ pub trait Store: Any + Send + Sync {
     /// once that matches during the whole walk.
     async fn list(&self, params: ListParams) -> Result<Page>;
 
-    /// All queues that have or had tasks or orders, with counts by state, by name.
+    /// All queues that have tasks, have had an order, or had tasks within [`IDLE_QUEUE_KEPT`], with counts by state, by
+    /// name. A queue that is idle for longer may be forgotten by upkeep.
     async fn queues(&self) -> Result<Vec<QueueRecord>>;
 
     /// All registered workers, and those that left or were declared lost within the last hour, by id.

@@ -47,7 +47,11 @@ impl Inline {
         // Carries the last progress of the run, which only a beat does.
         self.beat().await?;
         let judged = judge(station, Ended { task, ending, took });
-        report(station, vec![judged]).await;
+        if let Some(unrecorded) = report(station, vec![judged]).await.pop() {
+            unrecorded.let_go(station);
+            let text = format!("record the end of task {id}: its queue cannot be used");
+            return Err(Error::corrupt(text));
+        }
         Ok(Some(id))
     }
 

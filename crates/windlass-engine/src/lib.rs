@@ -45,6 +45,7 @@ mod suspects;
 mod syncer;
 mod task;
 pub mod trace;
+mod unrecorded;
 mod upkeep;
 mod worker;
 

@@ -154,7 +154,7 @@ impl Metrics {
                 }
                 Applied::Refused(Refusal::LeaseLost) => refused += 1,
                 // Whether these were counted, only who reports them knows.
-                Applied::Already | Applied::Refused(Refusal::Gone) => {}
+                Applied::Already | Applied::Refused(Refusal::Gone) | Applied::Unrecorded => {}
             }
         }
         self.0.stale_writes_refused.inc_by(refused);

@@ -24,6 +24,7 @@ use crate::paused_queues::{PausedQueues, ReportNumber};
 use crate::quotas::{Queues, share};
 use crate::slots::Slots;
 use crate::suspects::{Pass, Suspects};
+use crate::unrecorded::UnusableQueues;
 
 /// A claim without an answer for so long may have brought tasks that we do not know of.
 const DOUBT_AFTER: Duration = Duration::from_secs(5);
@@ -68,6 +69,8 @@ pub(crate) struct Station {
     pub(crate) suspects: Suspects,
     pub(crate) intake: Intake,
     pub(crate) hush: Hush,
+    /// Queues that are left out of claims, since endings of theirs could not be recorded.
+    pub(crate) unusable: UnusableQueues,
     /// Endings wait for the store: until it has taken them, nothing more is claimed.
     pub(crate) is_stuck: AtomicBool,
     /// What it shares with those who look after the store without a worker.
@@ -123,6 +126,7 @@ impl Station {
             suspects: Suspects::default(),
             intake: Intake::default(),
             hush: Hush::default(),
+            unusable: UnusableQueues::default(),
             is_stuck: AtomicBool::new(false),
             contact: Arc::clone(&link.contact),
             link,
@@ -153,7 +157,11 @@ impl Station {
             return None;
         }
         let queues = Arc::clone(&self.queues.borrow());
-        let quotas = share(&queues, limit, &mut self.dice.lock());
+        let usable = self.unusable.left_of(&queues);
+        if usable.weighted.is_empty() {
+            return None;
+        }
+        let quotas = share(&usable, limit, &mut self.dice.lock());
         let (coming, pass) = (self.intake.expect(limit), self.suspects.pass());
         let claimed_after = self.paused_queues.last_report();
         let (sent, owner) = (Instant::now(), worker.clone());

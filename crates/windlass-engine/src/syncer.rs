@@ -12,6 +12,7 @@ use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal};
 use windlass_core::{Claimed, Ending, Error, State, Transition};
 
 use crate::station::Station;
+use crate::unrecorded::UnrecordedEndings;
 
 /// Most endings in one trip.
 const BATCH_MAX: usize = 1_000;
@@ -34,20 +35,59 @@ pub(crate) struct Judged {
     may_fail: bool,
 }
 
+impl Judged {
+    pub(crate) fn task(&self) -> &Claimed {
+        &self.task
+    }
+
+    /// Gives up an ending whose queue cannot be used: its task runs again when the worker has left.
+    pub(crate) fn let_go(self, station: &Station) {
+        let (task, queue) = (&self.task.id, &self.task.queue);
+        tracing::error!(%task, %queue, "the end of a run is let go: its queue cannot be used");
+        station.leases.remove(&self.transition.lease);
+    }
+}
+
 /// Starts the role; it ends when everyone who could send an ending is gone and all are reported.
 pub(crate) fn start(
     station: Arc<Station>,
     mut ended: mpsc::UnboundedReceiver<Ended>,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let mut batch = Vec::new();
-        while ended.recv_many(&mut batch, BATCH_MAX).await > 0 {
-            let mut judged = batch.drain(..).map(|ended| judge(&station, ended)).peekable();
-            while judged.peek().is_some() {
-                report(&station, next_report(&mut judged)).await;
+        let (mut batch, mut unrecorded) = (Vec::new(), UnrecordedEndings::default());
+        loop {
+            let received = tokio::select! {
+                count = ended.recv_many(&mut batch, BATCH_MAX) => Some(count),
+                () = unrecorded.due() => None,
+            };
+            match received {
+                Some(0) => break,
+                Some(_) => {
+                    let judged = batch.drain(..).map(|ended| judge(&station, ended));
+                    let left = report_all(&station, judged).await;
+                    if !left.is_empty() {
+                        unrecorded.keep(&station, left);
+                    }
+                }
+                None => {
+                    let left = report_all(&station, unrecorded.take().into_iter()).await;
+                    unrecorded.keep(&station, left);
+                }
             }
         }
+        // The worker stops: this is their last chance.
+        let left = report_all(&station, unrecorded.take().into_iter()).await;
+        left.into_iter().for_each(|judged| judged.let_go(&station));
     })
+}
+
+/// Reports endings; answers those that could not be recorded.
+async fn report_all(station: &Station, judged: impl Iterator<Item = Judged>) -> Vec<Judged> {
+    let (mut judged, mut left) = (judged.peekable(), Vec::new());
+    while judged.peek().is_some() {
+        left.extend(report(station, next_report(&mut judged)).await);
+    }
+    left
 }
 
 /// The next endings, as many as one trip may carry: at least one, and of results at most so many bytes and one
@@ -76,8 +116,9 @@ pub(crate) fn judge(station: &Station, ended: Ended) -> Judged {
     Judged { task, took, transition, may_fail }
 }
 
-/// Reports until the store has answered; while it is away, endings wait here.
-pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
+/// Reports until the store has answered; while it is away, endings wait here. Answers those that could not be
+/// recorded, since their queue cannot be used.
+pub(crate) async fn report(station: &Station, judged: Vec<Judged>) -> Vec<Judged> {
     let mut has_failed = false;
     loop {
         let (then_claim, asked) = station.next_claim().unzip();
@@ -98,7 +139,7 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
             Ok(reply) => {
                 station.contact.answered();
                 go_on(station);
-                settle(station, &judged, &reply, has_failed);
+                let unrecorded = settle(station, judged, &reply, has_failed);
                 match (asked, reply.claim) {
                     (Some(asked), Some(Ok(claim))) => station.receive(asked, claim),
                     (_, Some(Err(error))) if station.hush.allows("claim") => {
@@ -106,7 +147,7 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
                     }
                     _ => {}
                 }
-                return;
+                return unrecorded;
             }
             Err(error) if error.is_unavailable() && is_hopeless(station) => {
                 let count = judged.len();
@@ -117,7 +158,7 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) {
                 );
                 judged.iter().for_each(|judged| station.leases.remove(&judged.transition.lease));
                 go_on(station);
-                return;
+                return Vec::new();
             }
             Err(error) if error.is_unavailable() => {
                 has_failed = true;
@@ -150,10 +191,21 @@ fn is_hopeless(station: &Station) -> bool {
     station.stopping.is_cancelled() && station.identity.fit_id().is_none()
 }
 
-/// Lets go of the leases that were answered.
-fn settle(station: &Station, judged: &[Judged], reply: &ApplyReply, is_repeat: bool) {
-    let mut unheard = Vec::new();
-    for (Judged { task: claimed, transition, .. }, applied) in judged.iter().zip(&reply.outcomes) {
+/// Lets go of the leases that were answered; answers the endings that could not be recorded.
+fn settle(
+    station: &Station,
+    judged: Vec<Judged>,
+    reply: &ApplyReply,
+    is_repeat: bool,
+) -> Vec<Judged> {
+    let (mut unheard, mut unrecorded) = (Vec::new(), Vec::new());
+    for (judged, applied) in judged.into_iter().zip(&reply.outcomes) {
+        if *applied == Applied::Unrecorded {
+            // Its lease is still held, and named as such.
+            unrecorded.push(judged);
+            continue;
+        }
+        let Judged { task: claimed, transition, .. } = judged;
         station.leases.remove(&transition.lease);
         let task = &transition.lease.task;
         match applied {
@@ -167,21 +219,26 @@ fn settle(station: &Station, judged: &[Judged], reply: &ApplyReply, is_repeat: b
             // Our own first try may have come through, and its record may be gone since.
             Applied::Refused(Refusal::Gone) if is_repeat => unheard.push(transition),
             Applied::Refused(why) => tracing::warn!(%task, ?why, "the end of a run was refused"),
+            Applied::Unrecorded => {}
         }
     }
+    let unheard: Vec<_> = unheard.iter().collect();
     station.client.metrics().ended_unheard(&unheard);
     station.client.live().ended_unheard(&station.identity.id(), &unheard);
+    unrecorded
 }
 
 /// A batch that the store will not take, ever: each alone, so that one bad ending hurts only itself.
-async fn take_apart(station: &Station, judged: Vec<Judged>, error: &Error) {
+async fn take_apart(station: &Station, judged: Vec<Judged>, error: &Error) -> Vec<Judged> {
+    let mut unrecorded = Vec::new();
     let is_alone = judged.len() == 1;
     for judged in judged {
         let next = if is_alone { fail_instead(station, judged, error) } else { Some(judged) };
         if let Some(next) = next {
-            Box::pin(report(station, vec![next])).await;
+            unrecorded.extend(Box::pin(report(station, vec![next])).await);
         }
     }
+    unrecorded
 }
 
 /// An ending that the store will not take becomes a failure, which it may take: left alone, the task

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use windlass_core::{ErrorKind, State, TaskId};
-use windlass_engine::{Configure, Context, Worker};
+use windlass_core::{ErrorKind, QueueName, State, TaskId};
+use windlass_engine::{Configure, Context, Options, Worker};
 use windlass_testkit::fleet::{Do, Fleet, Seat, check_ended};
 use windlass_testkit::{Faults, Method};
 
@@ -60,6 +60,53 @@ async fn while_endings_cannot_be_stored_nothing_more_is_claimed() {
         check_ended(&record, State::Completed, 1, 0);
     }
     worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn endings_of_a_queue_that_cannot_be_used_wait_and_hold_up_nothing() {
+    let (fleet, damaged) = (Fleet::new(), QueueName::new("damaged").unwrap());
+    let seat = fleet.seat();
+    let runs = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&runs);
+    let handle = move |task: Do, _: Context<()>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move { Ok(task.0) }
+    };
+    let in_damaged = || Options::new().queue("damaged");
+    let mut waiting = Vec::new();
+    for number in 0..100 {
+        waiting.push(fleet.submit_with(number, in_damaged()).await.id().clone());
+    }
+    seat.faults.damage(&damaged);
+    let worker = seat.worker().queue("damaged", 1).queue("default", 1).handle(handle);
+    let worker = worker.concurrency(4).start().await.unwrap();
+    let sound = fleet.submit_all(1_000).await;
+    for record in fleet.all_ended(&sound).await {
+        check_ended(&record, State::Completed, 1, 0);
+    }
+    let held = fleet.count(State::Running).await;
+    assert!((1..=4 + 16 + 4).contains(&held), "{held} are held by a worker with 4 slots");
+    tokio::time::sleep(SECOND * 300).await;
+    assert_eq!(fleet.count(State::Running).await, held, "no ending is lost, no task given back");
+    seat.faults.undo_damage(&damaged);
+    for record in fleet.all_ended(&waiting).await {
+        check_ended(&record, State::Completed, 1, 0);
+    }
+    assert_eq!(runs.load(Ordering::Relaxed), 1_100, "each task has run once");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_with_endings_that_cannot_be_recorded_stops() {
+    let (fleet, queue) = (Fleet::new(), QueueName::new("default").unwrap());
+    let seat = fleet.seat();
+    let handle = |task: Do, _: Context<()>| async move { Ok(task.0) };
+    seat.faults.damage(&queue);
+    let worker = seat.worker().handle(handle).start().await.unwrap();
+    let task = fleet.submit(1).await;
+    seat.faults.called(Method::Apply).await;
+    worker.stop().await.unwrap();
+    assert_eq!(fleet.record(task.id()).await.state, State::Pending, "it was given back");
 }
 
 #[tokio::test(start_paused = true)]

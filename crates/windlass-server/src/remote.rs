@@ -105,6 +105,11 @@ impl Remote {
         taken.unwrap_or_else(|| leases.iter().map(|_| None).collect())
     }
 
+    /// Remembers a run again that was taken.
+    fn put_back(&self, worker: &WorkerId, run: Run) {
+        self.with(worker, |known| known.put_back(run));
+    }
+
     /// Notes what a worker was given.
     fn hand_out(&self, worker: &WorkerId, tasks: &[Claimed]) {
         self.with(worker, |known| known.hand_out(tasks));

@@ -1,4 +1,4 @@
--- The schema of the PostgreSQL store, version 7. Written by `cargo xtask schema`; do not edit.
+-- The schema of the PostgreSQL store, version 9. Written by `cargo xtask schema`; do not edit.
 
 CREATE SEQUENCE audit_seq AS bigint MINVALUE 1 START 1;
 
@@ -27,6 +27,7 @@ CREATE TABLE counter (
   completed bigint NOT NULL,
   dead_letter bigint NOT NULL,
   cancelled bigint NOT NULL,
+  empty_since bigint,
   PRIMARY KEY (queue, priority)
 );
 
@@ -290,6 +291,8 @@ CREATE INDEX ready_order ON ready USING btree (queue, lane, "position");
 CREATE INDEX uniq_until ON uniq USING btree (until) WHERE (until IS NOT NULL);
 
 CREATE INDEX worker_alive ON worker USING btree (number) WHERE (gone_at IS NULL);
+
+CREATE INDEX worker_gone ON worker USING btree (gone_at) WHERE (gone_at IS NOT NULL);
 
 -- CREATE VIEW counts (queue text, priority text, scheduled bigint, pending bigint, running bigint, retrying bigint, completed bigint, dead_letter bigint, cancelled bigint);
 

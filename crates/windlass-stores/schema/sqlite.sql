@@ -1,4 +1,4 @@
--- The schema of the SQLite store, version 2. Written by `cargo xtask schema`; do not edit.
+-- The schema of the SQLite store, version 3. Written by `cargo xtask schema`; do not edit.
 
 CREATE TABLE windlass_blob (
   key  INTEGER PRIMARY KEY,
@@ -46,7 +46,7 @@ CREATE TABLE windlass_tally (
   retrying    INTEGER NOT NULL DEFAULT 0,
   completed   INTEGER NOT NULL DEFAULT 0,
   dead_letter INTEGER NOT NULL DEFAULT 0,
-  cancelled   INTEGER NOT NULL DEFAULT 0,
+  cancelled   INTEGER NOT NULL DEFAULT 0, empty_since INTEGER,
   PRIMARY KEY (queue, priority)
 ) STRICT, WITHOUT ROWID;
 

@@ -13,6 +13,8 @@ pub mod hybrid;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod queue_sweep;
 mod reading;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -21,6 +23,8 @@ mod schema;
 pub mod sqlite;
 mod url;
 mod wakes;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod worker_sweep;
 
 pub use schema::{Migration, SchemaStatus};
 pub use url::{Opening, open, open_as, schema_script, schema_status};

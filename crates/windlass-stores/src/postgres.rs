@@ -20,6 +20,7 @@ mod ended;
 mod error;
 mod expire;
 mod generation;
+mod gone_workers;
 mod hints;
 mod id;
 mod insert;
@@ -73,7 +74,9 @@ pub use tokio_postgres;
 pub use within::{Bell, Connection};
 
 use crate::broadcasts::{self, Broadcasts};
+use crate::queue_sweep::QueueSweep;
 use crate::wakes::Wakes;
+use crate::worker_sweep::WorkerSweep;
 use ended::EndLookups;
 use names::Names;
 use news::Herald;
@@ -116,6 +119,10 @@ struct Shared {
     /// How many ranges the next claim had better lock.
     claim_ranges: AtomicI64,
     chores: Mutex<prune::Chores>,
+    /// Where the leader looks for workers to forget.
+    worker_sweep: Mutex<WorkerSweep>,
+    /// When the leader looks for queues to forget.
+    queue_sweep: Mutex<QueueSweep>,
     patience: Mutex<retention::Patience>,
     hints: hints::Hints,
     wakes: Arc<Wakes>,
@@ -161,6 +168,8 @@ impl PostgresStore {
             identity: Mutex::default(),
             claim_ranges: AtomicI64::new(16),
             chores: Mutex::default(),
+            worker_sweep: Mutex::default(),
+            queue_sweep: Mutex::default(),
             patience: Mutex::default(),
             hints: hints::Hints::default(),
             wakes,

@@ -9,7 +9,7 @@ use windlass_core::{Error, Result, TaskRecord};
 /// little matches.
 pub(crate) const SCAN_MAX: usize = 10_000;
 
-/// How long a worker that is gone is still listed; its mark is kept for ever.
+/// How long a worker that is gone is still listed; its mark is kept for longer.
 pub(crate) const GONE_WORKER_SHOWN: Duration = Duration::from_secs(3_600);
 
 /// True when a record has everything that the filter asks for.

@@ -56,6 +56,7 @@ pub use rusqlite;
 use crate::broadcasts::{self, Broadcasts};
 use crate::wakes::Wakes;
 use connection::Place;
+use prune::Sweeps;
 use readers::Readers;
 use transaction::Tx;
 use writer::{Inbox, Urgency, Writer, WriterState};
@@ -79,6 +80,8 @@ struct Shared {
     broadcasts: Arc<Broadcasts>,
     /// This process has written broadcasts.
     published: Arc<Notify>,
+    /// Where and when the leader looks for workers and queues to forget.
+    sweeps: Arc<Mutex<Sweeps>>,
 }
 
 impl SqliteStore {
@@ -122,8 +125,9 @@ impl SqliteStore {
             Place::Memory => Readers::ThroughWriter(Arc::clone(&writer)),
             Place::File(path) => Readers::of_file(path.clone(), Arc::clone(&options.clock)),
         };
-        let (broadcasts, published) = Default::default();
-        let shared = Shared { writer, readers, wakes, options, refused, broadcasts, published };
+        let (broadcasts, published, sweeps) = Default::default();
+        let shared =
+            Shared { writer, readers, wakes, options, refused, broadcasts, published, sweeps };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -326,7 +330,8 @@ impl Store for SqliteStore {
     }
 
     async fn tend(&self, duty: Duty) -> Result<DutyReport> {
-        self.write(duty.limit, move |tx| tx.tend(duty)).await
+        let sweeps = Arc::clone(&self.shared.sweeps);
+        self.write(duty.limit, move |tx| tx.tend(duty, &mut sweeps.lock())).await
     }
 
     async fn change(&self, params: ChangeParams) -> Result<ChangeReply> {

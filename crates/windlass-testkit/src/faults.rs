@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::watch;
 use windlass_core::store::Claim;
-use windlass_core::{Error, ErrorKind, Result, Store};
+use windlass_core::{Error, ErrorKind, QueueName, Result, Store};
 
 /// The methods of a store that can go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +70,7 @@ struct Setting {
     is_cut: bool,
     held: HashSet<Method>,
     held_replies: HashSet<Method>,
+    damaged: HashSet<QueueName>,
 }
 
 /// What happens to one coming call.
@@ -149,6 +150,16 @@ impl Faults {
             setting.held.remove(&method);
             setting.held_replies.remove(&method);
         });
+    }
+
+    /// From now on no end of a run can be recorded in this queue.
+    pub fn damage(&self, queue: &QueueName) {
+        self.set(|setting| _ = setting.damaged.insert(queue.clone()));
+    }
+
+    /// Ends [`Faults::damage`].
+    pub fn undo_damage(&self, queue: &QueueName) {
+        self.set(|setting| _ = setting.damaged.remove(queue));
     }
 
     /// The next call of this method is executed, but its caller gets `Unavailable`.

@@ -24,15 +24,6 @@ pub trait Subject: Send + Sync + 'static {
         &[]
     }
 
-    /// The rules that this store is known to break, as `topic::rule`: each is a defect to fix. A listed rule that
-    /// passes fails, so that the list stays true.
-    fn broken_rules() -> &'static [&'static str]
-    where
-        Self: Sized,
-    {
-        &[]
-    }
-
     /// The store.
     fn store(&self) -> Arc<dyn Store>;
 
@@ -55,6 +46,11 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Undoes [`Subject::damage`].
     async fn undo_damage(&self, _queue: &QueueName) {}
+
+    /// False where a queue that was used once is listed for ever.
+    fn forgets_queues(&self) -> bool {
+        true
+    }
 
     /// How many rows or keys the store keeps for tasks: the tasks themselves, their unique keys,
     /// large values. `None` where one cannot look inside.

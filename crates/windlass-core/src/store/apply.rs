@@ -34,6 +34,9 @@ pub enum Applied {
     Already,
     /// It was not accepted.
     Refused(Refusal),
+    /// It could not be recorded now, since its queue cannot be used. Nothing has changed, and the lease is still
+    /// valid: report it again later.
+    Unrecorded,
 }
 
 /// Why a report was not accepted.

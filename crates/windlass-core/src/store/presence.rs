@@ -10,6 +10,10 @@ use crate::name::QueueName;
 use crate::task::{Lease, TaskId};
 use crate::worker::WorkerId;
 
+/// How long a store remembers a worker that has left or was declared lost. Upkeep may forget it afterwards, when no task
+/// of the store names it.
+pub const GONE_WORKER_KEPT: Duration = Duration::from_secs(6 * 3_600);
+
 /// What a worker tells of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

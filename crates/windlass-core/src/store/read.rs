@@ -1,5 +1,7 @@
 //! Parameters and answers of `get`, `list` and `queues`.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
@@ -116,6 +118,10 @@ impl StateCounts {
         self.0.iter().sum()
     }
 }
+
+/// How long a queue without tasks is still listed after the last write there. Upkeep forgets it afterwards, unless it
+/// was ever given an order; the next insert lists it again.
+pub const IDLE_QUEUE_KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 /// What a store knows of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]

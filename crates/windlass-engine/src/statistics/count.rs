@@ -96,7 +96,7 @@ impl Statistics {
                     match outcome {
                         Applied::Applied(state) => cell.ended(*state, run.took),
                         // Whether these were counted, only who reports them knows.
-                        Applied::Already | Applied::Refused(_) => {}
+                        Applied::Already | Applied::Refused(_) | Applied::Unrecorded => {}
                     }
                 }
             }

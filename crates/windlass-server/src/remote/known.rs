@@ -163,6 +163,12 @@ impl Known {
         run
     }
 
+    /// Remembers a run again that was taken.
+    pub(super) fn put_back(&mut self, run: Run) {
+        self.runs.insert(run.task.id.clone(), run);
+        self.count_runs();
+    }
+
     /// What the next beat tells of its slots follows from leases and results.
     fn count_runs(&mut self) {
         self.card.slots_used = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);

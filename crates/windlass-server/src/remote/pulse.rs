@@ -121,10 +121,17 @@ async fn end(
     let params = ApplyParams { worker: worker.clone(), transitions, then_claim: None };
     let store = shared.store().clone();
     let reply = shared.to_its_end(async move { store.apply(params).await }).await??;
-    for (run, applied) in runs.iter().zip(&reply.outcomes) {
-        if let Applied::Applied(state) = applied {
-            tracing::warn!(task = %run.task.id, %worker, %state, "ended: its worker did not stop it in time");
+    let mut ended = Vec::with_capacity(runs.len());
+    for (run, applied) in runs.into_iter().zip(&reply.outcomes) {
+        match applied {
+            Applied::Applied(state) => {
+                tracing::warn!(task = %run.task.id, %worker, %state, "ended: its worker did not stop it in time");
+            }
+            // Its queue cannot be used: the run is the worker's until that is repaired.
+            Applied::Unrecorded => continue,
+            Applied::Already | Applied::Refused(_) => {}
         }
+        ended.push(run.task.id);
     }
-    Ok(runs.into_iter().map(|run| run.task.id).collect())
+    Ok(ended)
 }

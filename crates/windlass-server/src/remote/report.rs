@@ -75,7 +75,13 @@ pub(crate) async fn report(
     let outcomes = results.into_iter().zip(runs).map(|(said, run)| {
         // What nobody has a record of cannot be asked about.
         let gone = Applied::Refused(Refusal::Gone);
-        (said.lease.task, run.map_or(gone, |_| applied.next().unwrap_or(gone)))
+        let Some(run) = run else { return (said.lease.task, gone) };
+        let applied = applied.next().unwrap_or(gone);
+        if applied == Applied::Unrecorded {
+            // It will be reported again.
+            shared.remote().put_back(&worker, run);
+        }
+        (said.lease.task, applied)
     });
     let outcomes: Vec<_> = outcomes.collect();
     let is_refused = |(_, applied): &(_, Applied)| matches!(applied, Applied::Refused(_));

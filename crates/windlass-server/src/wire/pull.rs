@@ -287,7 +287,7 @@ pub(crate) struct Results<'a> {
 struct ResultOut<'a> {
     #[schemars(with = "String")]
     id: &'a TaskId,
-    #[schemars(extend("enum" = ["applied", "already", "lease-lost"]))]
+    #[schemars(extend("enum" = ["applied", "already", "lease-lost", "unrecorded"]))]
     status: &'static str,
 }
 
@@ -306,6 +306,7 @@ fn status(applied: Applied) -> &'static str {
         Applied::Applied(_) => "applied",
         Applied::Already => "already",
         Applied::Refused(_) => "lease-lost",
+        Applied::Unrecorded => "unrecorded",
     }
 }
 

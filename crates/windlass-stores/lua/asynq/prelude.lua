@@ -34,31 +34,6 @@ local function varint(tag, value)
   return table.concat(bytes)
 end
 
--- True for what the server, or Lua, says of a key that has another type or content than asynq and windlass write.
-local DAMAGE = { 'WRONGTYPE', 'not an integer', 'not a valid float', 'attempt to' }
-local function is_damage(text)
-  for i = 1, #DAMAGE do
-    if find(text, DAMAGE[i], 1, true) then return true end
-  end
-  return false
-end
-
--- Raises an error again that was caught, so that its code is still read.
-local function raise(text)
-  -- Before 7.0 the code stands behind the place in the script.
-  error(find(text, '^%u+ ') and { err = text } or text, 0)
-end
-
--- Does the part of a call that concerns one queue. A damaged key fails only this part, and the answer is then
--- {'damaged', what was said}; any other error fails the call. A part reads all keys that it needs before it writes.
-local function guarded(part, ...)
-  local is_done, answer, more = pcall(part, ...)
-  if is_done then return answer, more end
-  local text = type(answer) == 'table' and answer.err or tostring(answer)
-  if not is_damage(text) then raise(text) end
-  return { 'damaged', text }
-end
-
 -- The fields of a hash, or none of them where the key is no hash.
 local function fields_of(key, ...)
   local fields = redis.pcall('HMGET', key, ...)

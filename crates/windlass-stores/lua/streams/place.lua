@@ -4,9 +4,11 @@
 --   o otherwise), the new record without its entry or empty to delete it, its time (due, or ms of
 --   retention), 1 when it comes back to its lane, digests of keys to free, what becomes of a large
 --   result (k keep, d drop, s set) and, when it is set, the result
+-- A damaged key of the queue fails the call before the task that needs it is changed.
 -- returns {1 done | 0 no longer as it was, ...}, or 0 when the term is stale
 local queue, at, reply = KEYS[1], 3, {}
 if ARGV[2] ~= '' and not is_current(queue, ARGV[2]) then return 0 end
+check_keys(queue)
 while at <= #ARGV do
   local id, before, stands, after = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local time, is_back, keys, large = ARGV[at + 4], ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
@@ -28,12 +30,19 @@ while at <= #ARGV do
   if not head then
     reply[#reply + 1] = 0
   else
+    -- First what may still fail: a lane or a list of retentions that is damaged.
+    local next_state, next_lane, prefix = sub(after, 1, 1), sub(after, 2, 2), '- '
+    if next_state == 'p' then
+      prefix = enter(queue, next_lane, id) .. ' '
+    elseif next_state == 'c' or next_state == 'x' then
+      keep(queue, time, take('>I6', after, KEPT + 1), id)
+    end
     if stands == 'r' then
-      call('XACK', stream, 'w', entry)
+      redis.pcall('XACK', stream, 'w', entry)
       call('HDEL', queue .. 'cr', id)
-      if micros % 32 < 1 then cut(queue, lane) end
+      if micros % 32 < 1 then guarded(cut, queue, lane) end
     elseif stands == 'w' then
-      call('XDEL', stream, entry)
+      redis.pcall('XDEL', stream, entry)
       call('HINCRBY', queue .. 'st', 'p' .. lane, -1)
       call('ZREM', queue .. 'back', id)
     else
@@ -51,9 +60,7 @@ while at <= #ARGV do
       call('HDEL', queue .. 'g', id)
       call('HDEL', queue .. 'b', id .. 'p', id .. 'r')
     else
-      local next_state, next_lane, prefix = sub(after, 1, 1), sub(after, 2, 2), '- '
       if next_state == 'p' then
-        prefix = enter(queue, next_lane, id) .. ' '
         call('HINCRBY', queue .. 'st', 'p' .. next_lane, 1)
         call('HDEL', queue .. 'g', id)
         if is_back == '1' then call('ZADD', queue .. 'back', take('>I6', after, KEPT + 1), id) end
@@ -66,8 +73,6 @@ while at <= #ARGV do
           is_ended = false
         elseif next_state == 'd' then
           call('ZADD', queue .. 'dead', take('>I7', after, 31), id)
-        else
-          keep(queue, time, take('>I6', after, KEPT + 1), id)
         end
       end
       call('HSET', queue .. 'd', id, prefix .. after)

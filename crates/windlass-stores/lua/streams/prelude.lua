@@ -185,12 +185,23 @@ local function counters_of(queue)
   return counters, waiting, call('HLEN', queue .. 'd') ~= total
 end
 
+-- Raises an error for a queue of which a key has another type: it must be known before anything is changed.
+local function check_keys(queue)
+  for _, name in ipairs({ 'st', 'cr', 'u', 'b', 'g', 'mend' }) do call('HLEN', queue .. name) end
+  for _, name in ipairs({ 'z', 'dead', 'back', 'ut' }) do call('ZCARD', queue .. name) end
+end
+
 -- Has finished tasks kept until an instant: a list for lengths of retention that are about equal, in the order
--- of ending, with a line for those that ended together.
+-- of ending, with a line for those that ended together. Changes nothing when it raises an error.
 local function keep(queue, retention, until_ms, ids)
   local list = list_for(retention)
   if call('RPUSH', queue .. 'k:' .. list, pack('>I6', until_ms) .. ids) == 1 then
-    call('ZADD', queue .. 'ks', until_ms, list)
+    local added = redis.pcall('ZADD', queue .. 'ks', until_ms, list)
+    if type(added) == 'table' and added.err then
+      -- A list that stands in no index would never be looked at.
+      call('DEL', queue .. 'k:' .. list)
+      raise(added.err)
+    end
   end
 end
 

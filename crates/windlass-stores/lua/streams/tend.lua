@@ -1,7 +1,8 @@
 -- tend: a queue's own upkeep: keys whose time is over, marks of lost workers, journal entries whose
 -- tasks are all gone.
 -- ARGV[2] the leader's term, ARGV[3] limit
--- returns {keys freed, 1 when more are over, when there is something to do again or ''}, or 0: the term is stale
+-- returns {keys freed, 1 when more are over, when there is something to do again or '', since when the queue is idle
+--   or ''}, or 0: the term is stale
 local HOUR_MS, JOURNAL_AT_ONCE, LOOKED_AT_MAX = 3600000, 100, 1000
 local queue, limit = KEYS[1], tonumber(ARGV[3])
 if not is_current(queue, ARGV[2]) then return 0 end
@@ -34,7 +35,7 @@ for i = 1, #entries do
 end
 if last and (last < #entries or #entries == JOURNAL_AT_ONCE) then
   call('HSET', notes, 'swept', entries[last][1])
-  return { #over, has_more and 1 or 0, now }
+  return { #over, has_more and 1 or 0, now, '' }
 elseif from then
   call('HDEL', notes, 'swept')
 end
@@ -44,4 +45,5 @@ if forgotten then
   forgotten = forgotten + HOUR_MS + 1
   if not due or forgotten < due then due = forgotten end
 end
-return { #over, has_more and 1 or 0, due and string.format('%.0f', due) or '' }
+local idle = idle_since(queue)
+return { #over, has_more and 1 or 0, due and string.format('%.0f', due) or '', idle and string.format('%.0f', idle) or '' }

@@ -12,4 +12,4 @@ ON CONFLICT (queue, priority) DO UPDATE SET
   scheduled = c.scheduled + excluded.scheduled, pending = c.pending + excluded.pending,
   running = c.running + excluded.running, retrying = c.retrying + excluded.retrying,
   completed = c.completed + excluded.completed, dead_letter = c.dead_letter + excluded.dead_letter,
-  cancelled = c.cancelled + excluded.cancelled
+  cancelled = c.cancelled + excluded.cancelled, empty_since = NULL

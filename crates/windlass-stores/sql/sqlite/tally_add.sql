@@ -9,4 +9,5 @@ ON CONFLICT (queue, priority) DO UPDATE SET
   retrying = retrying + excluded.retrying,
   completed = completed + excluded.completed,
   dead_letter = dead_letter + excluded.dead_letter,
-  cancelled = cancelled + excluded.cancelled
+  cancelled = cancelled + excluded.cancelled,
+  empty_since = NULL

@@ -74,7 +74,8 @@ impl Model {
             }
             Order::Queue { queue, order } => {
                 let is_paused = order == RunOrder::Pause;
-                self.queues.entry(queue.clone()).or_default().is_paused = is_paused;
+                let known = self.queues.entry(queue.clone()).or_default();
+                (known.is_paused, known.is_ordered) = (is_paused, true);
                 match is_paused {
                     true => self.news.paused.push(queue),
                     false => self.news.ready.push(queue),

@@ -71,6 +71,10 @@ pub(super) struct Key {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
     pub(super) is_paused: bool,
+    /// It was given an order at some time.
+    pub(super) is_ordered: bool,
+    /// When a task last came, went or changed its state.
+    pub(super) changed_at: Timestamp,
     pub(super) counts: BTreeMap<(State, Priority), u64>,
 }
 
@@ -168,8 +172,9 @@ impl Model {
 
     /// Puts a row that stands nowhere into the index of its state.
     pub(super) fn put(&mut self, row: Row) {
-        let record = &row.record;
+        let (record, now) = (&row.record, self.clock.now());
         let queue = self.queues.entry(record.queue.clone()).or_default();
+        queue.changed_at = now;
         *queue.counts.entry((record.state, record.priority)).or_default() += 1;
         match record.state {
             State::Pending => {
@@ -197,12 +202,13 @@ impl Model {
     /// Takes a row out of every index.
     pub(super) fn take(&mut self, number: i64) -> Row {
         let row = self.rows.remove(&number).expect("the caller has just seen it");
-        let record = &row.record;
+        let (record, now) = (&row.record, self.clock.now());
         self.ids.remove(&record.id);
-        if let Some(queue) = self.queues.get_mut(&record.queue)
-            && let Some(count) = queue.counts.get_mut(&(record.state, record.priority))
-        {
-            *count -= 1;
+        if let Some(queue) = self.queues.get_mut(&record.queue) {
+            queue.changed_at = now;
+            if let Some(count) = queue.counts.get_mut(&(record.state, record.priority)) {
+                *count -= 1;
+            }
         }
         match record.state {
             State::Pending => {

@@ -38,6 +38,14 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0008_paused_queues",
         sql: include_str!("../../migrations/postgres/0008_paused_queues.sql"),
     },
+    Migration {
+        name: "0009_gone_workers",
+        sql: include_str!("../../migrations/postgres/0009_gone_workers.sql"),
+    },
+    Migration {
+        name: "0010_idle_queues",
+        sql: include_str!("../../migrations/postgres/0010_idle_queues.sql"),
+    },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.

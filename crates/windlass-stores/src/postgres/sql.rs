@@ -124,6 +124,8 @@ statements! {
     QUEUE_NAMES = "queue_names";
     QUEUES = "queues";
     QUEUES_PAUSED = "queues_paused";
+    QUEUE_SWEEP_END = "queue_sweep_end";
+    QUEUE_SWEEP_MARK = "queue_sweep_mark";
     READY_COUNTS = "ready_counts";
     READY_QUEUES = "ready_queues";
     READY_STRETCH = "ready_stretch";
@@ -163,6 +165,10 @@ statements! {
     WITHIN_SUBMIT = "within_submit";
     WORKERS = "workers";
     WORKERS_GONE = "workers_gone";
+    WORKER_SWEEP_BEGIN = "worker_sweep_begin";
+    WORKER_SWEEP_DONE = "worker_sweep_done";
+    WORKER_SWEEP_END = "worker_sweep_end";
+    WORKER_SWEEP_FATE = "worker_sweep_fate";
 }
 
 /// A statement as a store with brokers sends it: it also does what its lines with `--+` say.

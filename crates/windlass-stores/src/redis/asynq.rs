@@ -57,7 +57,6 @@ use super::options::RedisOptions;
 use super::reply::Reply;
 use super::script::Call;
 use super::waiting;
-use damage::UnrecordedRuns;
 use names::Names;
 use presence::Presence;
 
@@ -81,7 +80,6 @@ struct Shared {
 struct Together {
     names: Names,
     presence: Presence,
-    unrecorded: UnrecordedRuns,
     /// Where the walk through all keys goes on.
     walk_cursor: Mutex<u64>,
 }

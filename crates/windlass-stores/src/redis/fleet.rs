@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use uuid::Uuid;
-use windlass_core::store::{Durability, Duty, Finding, Severity, Term};
+use windlass_core::store::{Durability, Duty, Finding, GONE_WORKER_KEPT, Severity, Term};
 use windlass_core::{Error, ErrorKind, QueueName, Reason, Result, Timestamp, WorkerId};
 
 use super::connection::{Line, Link};
@@ -43,6 +43,7 @@ macro_rules! scripts {
 
 scripts! {
     DUTY = OVER_LIMIT + "duty";
+    FORGET_QUEUE = OVER_LIMIT + "forget_queue";
     LEAD = OVER_LIMIT + "lead";
     LEAVE = OVER_LIMIT + "leave";
     LOAD = "load";
@@ -97,6 +98,8 @@ pub(super) struct Begun {
     pub(super) next_due: Option<Timestamp>,
     /// Workers that are gone and may still hold tasks.
     pub(super) unclean: Vec<WorkerId>,
+    /// There are more workers to forget.
+    pub(super) has_more: bool,
 }
 
 impl Fleet {
@@ -211,7 +214,8 @@ impl Fleet {
 
     /// Begins a piece of upkeep, if the term is not stale.
     pub(super) async fn begin_duty(&self, duty: Duty, what: &str) -> Result<Begun> {
-        let call = self.on(&DUTY).arg(duty.term.to_string()).arg(what);
+        let kept_ms = GONE_WORKER_KEPT.as_millis() as u64;
+        let call = self.on(&DUTY).arg(duty.term.to_string()).arg(what).arg(kept_ms);
         let reply = self.ask(call).await?;
         if reply.is_zero() {
             return Err(stale_term(Some(duty.term)));
@@ -223,7 +227,8 @@ impl Fleet {
         let mut unclean: Vec<_> =
             unclean.map(|worker| worker.text().map(WorkerId::new)).collect::<Result<_>>()?;
         unclean.sort();
-        Ok(Begun { now, next_due, unclean })
+        let has_more = next(&mut parts, "duty")?.number()? == 1;
+        Ok(Begun { now, next_due, unclean, has_more })
     }
 
     /// The same, with all queues on record.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::ConnectionInfo;
 use windlass_core::config::Config;
 use windlass_core::limits::Limits;
-use windlass_core::{Clock, Timestamp, duration};
+use windlass_core::{Clock, SystemClock, Timestamp, duration};
 
 /// Longest that a server may take to answer one call; a 1 MiB payload over a slow line fits.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -118,6 +118,11 @@ impl RedisOptions {
             .as_ref()
             .map(|clock| clock.now().as_millis().to_string().into_bytes())
             .unwrap_or_default()
+    }
+
+    /// The time of this machine, or that of a test.
+    pub(super) fn wall_clock(&self) -> Timestamp {
+        self.clock.as_ref().map_or_else(|| SystemClock.now(), |clock| clock.now())
     }
 
     /// What keys begin with, unless it was said.

@@ -26,9 +26,10 @@ impl Reply {
         matches!(self.value, Value::Int(0))
     }
 
-    /// True for exactly these bytes.
-    pub(crate) fn is_text(&self, text: &str) -> bool {
-        matches!(&self.value, Value::BulkString(bytes) if bytes == text.as_bytes())
+    /// True for a list whose first part is exactly these bytes.
+    pub(crate) fn begins_with(&self, text: &str) -> bool {
+        matches!(&self.value, Value::Array(parts)
+            if matches!(parts.first(), Some(Value::BulkString(bytes)) if bytes == text.as_bytes()))
     }
 
     pub(crate) fn list(self) -> Result<std::vec::IntoIter<Self>> {

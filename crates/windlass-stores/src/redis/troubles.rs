@@ -7,12 +7,25 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use windlass_core::{ErrorKind, QueueName, Result};
 
+use super::reply::Reply;
+
 /// How often the same queue is logged.
 const EVERY: Duration = Duration::from_secs(60);
 /// Most queues remembered.
 const REMEMBERED_MAX: usize = 1_000;
 
 static LOGGED: Mutex<BTreeMap<QueueName, Instant>> = Mutex::new(BTreeMap::new());
+
+/// How a script answers for a queue with a damaged key.
+pub(super) const DAMAGED: &str = "damaged";
+
+/// The answer of a script for one queue, or what is wrong with a queue that is damaged.
+pub(super) fn damage_in(answer: Reply) -> Result<std::result::Result<Reply, String>> {
+    if !answer.begins_with(DAMAGED) {
+        return Ok(Ok(answer));
+    }
+    Ok(Err(answer.list()?.nth(1).map_or_else(|| Ok(String::new()), Reply::text)?))
+}
 
 /// Logs that a queue was skipped, unless it was logged lately.
 pub(super) fn log_skipped(queue: &QueueName, trouble: &str) {

@@ -18,6 +18,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0002_broadcasts.sql"),
     },
     Migration { name: "0003_pauses", sql: include_str!("../../migrations/sqlite/0003_pauses.sql") },
+    Migration {
+        name: "0004_idle_queues",
+        sql: include_str!("../../migrations/sqlite/0004_idle_queues.sql"),
+    },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.

@@ -58,6 +58,8 @@ statements! {
     PUBLISH_FORGET = "publish_forget";
     QUEUES = "queues";
     QUEUE_OLDEST = "queue_oldest";
+    QUEUE_SWEEP_END = "queue_sweep_end";
+    QUEUE_SWEEP_MARK = "queue_sweep_mark";
     QUEUE_PAUSED = "queue_paused";
     ROWS_OF_WORKER = "rows_of_worker";
     ROW_BY_ID = "row_by_id";
@@ -79,6 +81,9 @@ statements! {
     WORKERS = "workers";
     WORKER_FIND = "worker_find";
     WORKER_NAME = "worker_name";
+    WORKER_SWEEP_BEGIN = "worker_sweep_begin";
+    WORKER_SWEEP_END = "worker_sweep_end";
+    WORKER_SWEEP_TASKS = "worker_sweep_tasks";
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl SqliteStore {
             // Said twice by its own run; any other end of this run (a timeout, a release) was
             // recorded by the worker that has given it up.
             Applied::Already if tx.is_completed(task)? => Ok(()),
-            Applied::Already | Applied::Refused(_) => {
+            Applied::Already | Applied::Refused(_) | Applied::Unrecorded => {
                 Err(Error::lease_lost(format!("complete task {task} within a transaction")))
             }
         })

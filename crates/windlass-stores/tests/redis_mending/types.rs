@@ -1,9 +1,9 @@
 //! A key of another type under one queue: that queue is skipped, and no other.
 
 use windlass_core::State;
-use windlass_core::store::{Depth, Severity};
+use windlass_core::store::{Applied, Depth, Severity};
 use windlass_testkit::draft::draft;
-use windlass_testkit::scene::completed;
+use windlass_testkit::scene::{completed, failed};
 
 use crate::stage::Stage;
 
@@ -76,6 +76,66 @@ async fn check_broken_by(key: &str) {
 async fn a_key_of_another_type_stops_its_own_queue_only() {
     for key in ["st", "d", "s:4", "c:4", "lost", "cr", "back", "bell:2", "z", "mend", "term"] {
         check_broken_by(key).await;
+    }
+}
+
+#[tokio::test]
+async fn a_report_over_a_damaged_queue_is_recorded_for_others_and_kept_for_it() {
+    let keys = [
+        "st",
+        "d",
+        "s:4",
+        "c:4",
+        "ks",
+        "k:3600000",
+        "cr",
+        "u",
+        "z",
+        "dead",
+        "back",
+        "mend",
+        "watch",
+    ];
+    for key in keys {
+        let stage = Stage::new().await;
+        let s = &stage.scene;
+        let worker = s.worker().await;
+        s.submit_all([draft(), draft(), draft().queue(OTHER), draft().queue(OTHER)]).await;
+        let own = s.claim(&worker, 9).await;
+        let other = s.claim_from(&worker, &[OTHER], 9).await;
+        let aside = format!("{key}.aside");
+        let is_there: i64 = stage.run(&stage.on("EXISTS", key)).await;
+        if is_there == 1 {
+            stage.rename(key, &aside).await;
+        }
+        stage.run::<()>(stage.on("SET", key).arg("no such thing")).await;
+
+        let mut kept = Vec::new();
+        let ends = [(completed(), State::Completed), (failed("boom"), State::Retrying)];
+        for (at, (end, state)) in ends.into_iter().enumerate() {
+            let batch = vec![s.transition(&own[at], end.clone()), s.transition(&other[at], end)];
+            let outcomes = s.apply(&worker, batch.clone()).await;
+            assert_eq!(outcomes[1], Applied::Applied(state), "{key}: {outcomes:?}");
+            if outcomes[0] != Applied::Applied(state) {
+                assert_eq!(outcomes[0], Applied::Unrecorded, "{key}");
+                kept.push((batch[0].clone(), state));
+            }
+        }
+        stage.delete_key(key).await;
+        if is_there == 1 {
+            stage.rename(&aside, key).await;
+        }
+        for (again, state) in kept {
+            assert_eq!(s.apply(&worker, vec![again]).await, [Applied::Applied(state)], "{key}");
+        }
+        s.tend().await;
+        assert_eq!(s.count("main", State::Completed).await, 1, "{key}");
+        assert_eq!(s.count("main", State::Retrying).await, 1, "{key}");
+        s.expect(&own[0].id, State::Completed, key).await;
+        s.expect(&own[1].id, State::Retrying, key).await;
+        s.advance(windlass_testkit::scene::HOUR * 2);
+        s.prune().await;
+        s.expect_gone(&own[0].id, key).await;
     }
 }
 

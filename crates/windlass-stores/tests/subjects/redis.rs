@@ -9,7 +9,7 @@ use windlass_stores::redis::RedisOptions;
 use windlass_stores::redis::driver::aio::MultiplexedConnection;
 use windlass_stores::redis::driver::{Client, cmd};
 use windlass_stores::redis::streams::StreamsStore;
-use windlass_testkit::{DAMAGE_RULES, RedisCluster, RedisServer, Subject};
+use windlass_testkit::{RedisCluster, RedisServer, Subject};
 
 use super::damage;
 use super::documented_user::{StreamsUser, assert_not_denied};
@@ -102,12 +102,6 @@ macro_rules! subject {
             async fn fresh() -> Self {
                 let server = $server::shared();
                 Self(OnRedis::fresh(|prefix| server.url(prefix), server.ports()).await)
-            }
-
-            /// A report over several queues fails as a whole when one of them is damaged. The engine then reports each run
-            /// alone, so that runs of sound queues are recorded.
-            fn broken_rules() -> &'static [&'static str] {
-                &DAMAGE_RULES[1..2]
             }
 
             fn store(&self) -> Arc<dyn Store> {

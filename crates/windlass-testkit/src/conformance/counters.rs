@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::store::{Action, Depth, Filter, Severity};
+use windlass_core::store::{Action, Applied, Depth, Duty, Filter, RunOrder, Severity};
 use windlass_core::{Ending, Priority, State, When};
 
 use crate::draft::{Draft, RETENTION, draft};
@@ -169,6 +169,70 @@ pub async fn queues_are_told_by_name_and_stay_known_when_empty(s: Scene) {
     let queues = s.store.queues().await.unwrap();
     let names: Vec<_> = queues.iter().map(|queue| queue.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c"]);
+}
+
+/// Does the store's own upkeep an hour later, as the leader that it has had all along.
+async fn tend_later(s: &Scene, duty: Duty, hours: u32) {
+    for _ in 0..hours {
+        s.advance(HOUR);
+        while s.store.tend(duty).await.unwrap().has_more {}
+    }
+}
+
+async fn queue_names(s: &Scene) -> Vec<String> {
+    let queues = s.store.queues().await.unwrap();
+    queues.into_iter().map(|queue| queue.name.as_str().to_owned()).collect()
+}
+
+pub async fn a_queue_that_is_idle_for_long_is_forgotten_until_the_next_insert(s: Scene) {
+    if !s.forgets_queues() {
+        return s.skip("others announce a queue once and rely on its name for ever");
+    }
+    let idle = s.submit(draft().queue("idle")).await;
+    s.submit(draft().queue("waiting")).await;
+    s.submit(draft().queue("later").after(HOUR * 24 * 9)).await;
+    let finished = s.start(draft().queue("finished").retention(HOUR * 24 * 9)).await;
+    s.finish_as(&finished, completed(), State::Completed).await;
+    s.order_queue("paused", RunOrder::Pause).await;
+    s.order_queue("resumed", RunOrder::Pause).await;
+    s.order_queue("resumed", RunOrder::Run).await;
+    let others = ["finished", "later", "paused", "resumed", "waiting"];
+    let all = ["finished", "idle", "later", "paused", "resumed", "waiting"];
+    let duty = s.duty().await;
+    tend_later(&s, duty, 30).await;
+    assert_eq!(queue_names(&s).await, all, "it has a task");
+    s.delete(&idle).await;
+    tend_later(&s, duty, 23).await;
+    assert_eq!(queue_names(&s).await, all, "its last task was deleted within a day");
+    let elsewhere = s.elsewhere().await;
+    tend_later(&s, duty, 4).await;
+    assert_eq!(queue_names(&s).await, others, "it was idle for a day");
+    assert_eq!(queue_names(&elsewhere).await, others);
+
+    for scene in [&s, &elsewhere] {
+        let again = scene.submit(draft().queue("idle").retention(HOUR * 24 * 9)).await;
+        assert_eq!(queue_names(scene).await, all, "it is used again");
+        let worker = scene.worker().await;
+        let claimed = scene.claim_from(&worker, &["idle"], 9).await;
+        assert_eq!(claimed.iter().map(|task| &task.id).collect::<Vec<_>>(), [&again]);
+        let transitions = vec![scene.transition(&claimed[0], completed())];
+        assert_eq!(scene.apply(&worker, transitions).await, [Applied::Applied(State::Completed)]);
+        tend_later(scene, duty, 30).await;
+        assert_eq!(queue_names(scene).await, all, "its task is kept");
+        scene.delete(&again).await;
+        tend_later(scene, duty, 30).await;
+        assert_eq!(queue_names(scene).await, others, "it was idle for a day again");
+    }
+}
+
+pub async fn a_queue_that_is_used_now_and_then_is_not_forgotten(s: Scene) {
+    let duty = s.duty().await;
+    for day in 0..4 {
+        let id = s.submit(draft().queue("daily")).await;
+        s.delete(&id).await;
+        tend_later(&s, duty, 22).await;
+        assert_eq!(queue_names(&s).await, ["daily"], "on day {day}");
+    }
 }
 
 pub async fn counters_equal_states_while_many_work_and_after_the_drain(s: Scene) {

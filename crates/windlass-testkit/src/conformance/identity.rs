@@ -1,10 +1,10 @@
 //! Who may claim: registered, live workers, each under an id that is never used again.
 
-use windlass_core::store::{Applied, Beat, Refusal};
+use windlass_core::store::{Applied, Beat, GONE_WORKER_KEPT, Refusal};
 use windlass_core::{Ending, Error, ErrorKind, Reason, Result, State, WorkerId};
 
 use crate::draft::draft;
-use crate::scene::{HOUR, LEASE, MS, Scene, claim_of, completed, snoozed};
+use crate::scene::{HOUR, LEASE, MS, SECOND, Scene, claim_of, completed, failed, snoozed};
 
 /// Requires a call to be refused since the worker is not known, or not any more.
 fn check_lost<T: std::fmt::Debug>(answer: Result<T>, why: &str) {
@@ -62,6 +62,56 @@ pub async fn a_lost_worker_is_remembered_for_an_hour(s: Scene) {
     let known = s.store.workers().await.unwrap();
     let record = known.iter().find(|record| record.id == worker);
     assert!(record.is_some_and(|record| record.is_gone), "{known:#?}");
+}
+
+pub async fn a_worker_that_is_gone_for_long_is_forgotten(s: Scene) {
+    let (left, lost) = (s.worker().await, s.start(draft()).await);
+    s.leave(&left).await;
+    s.lose_all_workers().await;
+    // Where tasks name their worker by its row, the row stays as long as they do.
+    s.delete(&lost.id).await;
+    s.advance(GONE_WORKER_KEPT - LEASE * 4);
+    s.tend().await;
+    for worker in [&left, &lost.worker] {
+        check_never_back(&s, worker, "it is remembered for this long").await;
+    }
+    s.advance(LEASE * 5);
+    check_never_back(&s, &left, "no upkeep has forgotten it").await;
+    s.tend().await;
+    for worker in [&left, &lost.worker] {
+        s.beat(worker).await;
+        let known = s.store.workers().await.unwrap();
+        let record = known.iter().find(|record| record.id == *worker).unwrap();
+        assert!(!record.is_gone && record.running_count == 0, "it is as new: {record:#?}");
+        assert_eq!(record.started_at, s.now().await);
+    }
+    // The epoch is the fence, whatever became of the worker's id.
+    let late = s.transition(&lost, completed());
+    let refused = [Applied::Refused(Refusal::Gone)];
+    assert_eq!(s.apply(&lost.worker, vec![late]).await, refused);
+    let orders = s.beat_holding(&lost.worker, vec![lost.lease()], SECOND).await;
+    assert_eq!(orders.lost, [lost.lease()]);
+    let next = s.submit(draft()).await;
+    assert_eq!(s.claim_ids(&lost.worker, 9).await, [next], "it works again");
+}
+
+pub async fn a_task_goes_on_naming_its_worker_after_that_is_gone_for_long(s: Scene) {
+    let completed_run = s.start(draft().retention(GONE_WORKER_KEPT * 9)).await;
+    s.finish_as(&completed_run, completed(), State::Completed).await;
+    let dead = s.start(draft().max_retries(0)).await;
+    s.finish_as(&dead, failed("boom"), State::DeadLetter).await;
+    let retried = s.start(draft()).await;
+    s.finish_as(&retried, failed("boom"), State::Retrying).await;
+    let pending = s.start(draft()).await;
+    s.lose_all_workers().await;
+    for _ in 0..3 {
+        s.advance(GONE_WORKER_KEPT + SECOND);
+        s.tend().await;
+    }
+    for run in [&completed_run, &dead, &retried, &pending] {
+        let record = s.record(&run.id).await;
+        assert_eq!(record.worker.as_ref(), Some(&run.worker), "{record:#?}");
+    }
 }
 
 pub async fn a_lost_worker_is_not_told_of_after_an_hour(s: Scene) {

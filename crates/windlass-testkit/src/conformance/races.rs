@@ -346,6 +346,7 @@ async fn play(s: &Scene, ids: &[TaskId], seed: u64) -> Vec<TaskId> {
                     Applied::Applied(state) => panic!("a success became {state}"),
                     Applied::Already | Applied::Refused(Refusal::LeaseLost) => {}
                     Applied::Refused(Refusal::Gone) => panic!("nobody deletes here"),
+                    Applied::Unrecorded => panic!("nothing is damaged here"),
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use windlass_core::store::{
-    ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, ChangeParams, ChangeReply, Claim,
+    Applied, ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, ChangeParams, ChangeReply, Claim,
     ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
     Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation, SaveDoc, Saved,
     WaitParams, Wake, WorkerRecord,
@@ -49,8 +49,17 @@ impl Store for FaultyStore {
         self.faults.spoil_claim(claim)
     }
 
-    async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
+    async fn apply(&self, mut params: ApplyParams) -> Result<ApplyReply> {
+        let damaged = self.faults.0.setting.borrow().damaged.clone();
+        let all = std::mem::take(&mut params.transitions);
+        let is_sound: Vec<_> = all.iter().map(|end| !damaged.contains(&end.queue)).collect();
+        let sound = all.into_iter().zip(&is_sound).filter(|(_, is_sound)| **is_sound);
+        params.transitions = sound.map(|(end, _)| end).collect();
         let mut reply = self.pass(Method::Apply, self.inner.apply(params)).await?;
+        let mut recorded = reply.outcomes.into_iter();
+        let outcome = |is_sound: &bool| is_sound.then(|| recorded.next()).flatten();
+        let outcomes = is_sound.iter().map(outcome);
+        reply.outcomes = outcomes.map(|it| it.unwrap_or(Applied::Unrecorded)).collect();
         reply.claim = reply.claim.map(|claim| self.faults.spoil_claim(claim?));
         Ok(reply)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use futures_util::future::join_all;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal, WakeMark};
-use windlass_core::{Epoch, Error, QueueName, Result, State, TaskId, Transition, WorkerId};
+use windlass_core::{Epoch, Error, QueueName, Result, State, TaskId, Transition};
 
 use super::claim::is_served;
 use super::moves::{Reported, RunEnd};
@@ -29,7 +29,6 @@ const LOST: Applied = Applied::Refused(Refusal::LeaseLost);
 #[derive(Clone, Copy)]
 struct Report<'a> {
     at: usize,
-    worker: &'a WorkerId,
     transition: &'a Transition,
 }
 
@@ -153,11 +152,11 @@ impl Shared {
             let claimed = next(&mut reply, "apply")?;
             let mut news = News::default();
             for group in groups {
-                let told = match group.read(next(&mut reply, "apply")?)? {
-                    Ok(told) => told,
+                let told = match damage::damage_in(next(&mut reply, "apply")?)? {
+                    Ok(told) => group.read(told)?,
                     Err(why) => {
                         damage::log(group.queue, &why);
-                        group.reports.iter().map(|report| self.refuse_unrecorded(report)).collect()
+                        vec![Applied::Unrecorded; group.reports.len()]
                     }
                 };
                 for (report, outcome) in group.reports.iter().zip(told) {
@@ -190,7 +189,7 @@ impl Shared {
             match damage::skip(queue, applied)? {
                 Some(not_there) => missing.extend(not_there),
                 None => reports.iter().for_each(|report| {
-                    outcomes[report.at] = self.refuse_unrecorded(report);
+                    outcomes[report.at] = Applied::Unrecorded;
                 }),
             }
         }
@@ -215,13 +214,12 @@ impl Shared {
         let judged = parking_lot::Mutex::new(HashMap::new());
         let placed = self
             .decide_at(now, rows, None, |row, now, error_bytes_max| {
-                let report = by_id[&row.id];
-                let Report { at, transition, .. } = report;
+                let Report { at, transition } = by_id[&row.id];
                 let epoch = transition.lease.epoch;
                 let refused = if row.is_applied(epoch) {
                     Some(Applied::Already)
                 } else if row.is_damaged() {
-                    Some(self.refuse_unrecorded(&report))
+                    Some(Applied::Unrecorded)
                 } else if !row.is_own_run() || row.epoch() != Some(epoch) {
                     Some(LOST)
                 } else {
@@ -247,14 +245,6 @@ impl Shared {
             }
         }
         Ok(missing)
-    }
-
-    /// Refuses a report of a damaged queue, where nothing can be recorded; its task is given back when the queue
-    /// is repaired.
-    fn refuse_unrecorded(&self, report: &Report<'_>) -> Applied {
-        let Transition { queue, lease, .. } = report.transition;
-        self.unrecorded.add(report.worker, queue, lease.clone());
-        LOST
     }
 
     /// Judges reports of tasks that are not in the queue that they name: none of them can be valid.
@@ -318,19 +308,16 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What the script says of each, or why nothing is recorded in a damaged queue.
-    fn read(&self, told: Reply) -> Result<std::result::Result<Vec<Applied>, String>> {
+    /// What the script says of each.
+    fn read(&self, told: Reply) -> Result<Vec<Applied>> {
         if told.is_number(1) {
-            return Ok(Ok(vec![Applied::Applied(State::Completed); self.reports.len()]));
+            return Ok(vec![Applied::Applied(State::Completed); self.reports.len()]);
         }
-        let mut told = match damage::read(told)? {
-            Ok(told) => told,
-            Err(why) => return Ok(Err(why)),
-        };
+        let mut told = told.list()?;
         let judged = |report: &Report<'_>| {
             judge(report.transition.lease.epoch, next(&mut told, "apply")?.sort()?)
         };
-        self.reports.iter().map(judged).collect::<Result<_>>().map(Ok)
+        self.reports.iter().map(judged).collect()
     }
 }
 
@@ -352,7 +339,7 @@ fn judge(epoch: Epoch, told: Sort) -> Result<Applied> {
 
 /// Splits reports so that no task is twice in one wave, in their order.
 fn waves(params: &ApplyParams) -> Vec<Vec<Report<'_>>> {
-    let ApplyParams { worker, transitions, .. } = params;
+    let transitions = &params.transitions;
     let mut waves: Vec<Vec<_>> = Vec::new();
     let mut counts: HashMap<&TaskId, usize> = HashMap::with_capacity(transitions.len());
     for (at, transition) in transitions.iter().enumerate() {
@@ -360,7 +347,7 @@ fn waves(params: &ApplyParams) -> Vec<Vec<Report<'_>>> {
         if waves.len() <= *wave {
             waves.push(Vec::with_capacity(transitions.len()));
         }
-        waves[*wave].push(Report { at, worker, transition });
+        waves[*wave].push(Report { at, transition });
         *wave += 1;
     }
     waves

@@ -63,7 +63,6 @@ impl Shared {
         if !is_known {
             self.register_again().await?;
         }
-        self.give_back_unrecorded(&beat.worker).await?;
         let Renewed { mut cancels, paused } = self.renew(beat, &queues, now).await?;
         let paused_queues = beat.card.queues_where(|queue| paused.contains(queue));
         let (mut lost, mut given_back) = (Vec::new(), Vec::new());
@@ -137,8 +136,8 @@ impl Shared {
             }
         }
         let read = |(asked, told): (&Asked<'_>, Reply)| {
-            let mut parts = match damage::read(told)? {
-                Ok(parts) => parts,
+            let mut parts = match damage::damage_in(told)? {
+                Ok(told) => told.list()?,
                 Err(why) => {
                     damage::log(asked.queue, &why);
                     return Ok(QueueAnswer::default());
@@ -210,7 +209,7 @@ impl Shared {
     }
 
     /// Gives tasks back that a worker still holds by these claims.
-    pub(super) async fn give_back(
+    async fn give_back(
         &self,
         now: Timestamp,
         rows: Vec<Row>,
@@ -266,7 +265,6 @@ impl Shared {
 
     pub(super) async fn leave(&self, worker: &WorkerId) -> Result<u64> {
         let queues = self.fleet.end_worker(worker).await?;
-        self.unrecorded.forget(worker);
         let (mut count, mut is_clean) = (0, true);
         for queue in queues {
             let given_back = self.leave_queue(&queue, worker).await;

@@ -70,8 +70,8 @@ impl Found {
 
 impl Shared {
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
-        let (_, queues) = self.fleet.begin(duty, "tend").await?;
-        let mut report = DutyReport::default();
+        let (begun, queues) = self.fleet.begin(duty, "tend").await?;
+        let mut report = DutyReport { has_more: begun.has_more, ..DutyReport::default() };
         for queue in &queues {
             let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
             let swept = self.sweep_queue(duty, queue, &scripts::TEND, left).await;

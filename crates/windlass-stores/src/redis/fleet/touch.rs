@@ -3,7 +3,7 @@
 use redis::{FromRedisValue, Value};
 use windlass_core::{QueueName, Result};
 
-use super::{Fleet, TOUCH, keys};
+use super::{FORGET_QUEUE, Fleet, TOUCH, keys};
 use crate::redis::error::strange;
 
 /// What was touched since a number was read.
@@ -23,6 +23,16 @@ impl Fleet {
         self.ask(call).await.map(drop)
     }
 
+    /// Takes a queue off the record, unless it was touched after a number; answers whether that was done.
+    pub(in crate::redis) async fn forget_queue(
+        &self,
+        queue: &QueueName,
+        number: u64,
+    ) -> Result<bool> {
+        let call = self.on(&FORGET_QUEUE).arg(queue.as_str()).arg(number);
+        self.ask(call).await.map(|reply| reply.is_number(1))
+    }
+
     /// Reads what was touched after a number.
     pub(in crate::redis) async fn touched_since(&self, number: u64) -> Result<Touched> {
         let key = keys::touched(self.stem());
@@ -36,12 +46,18 @@ impl Fleet {
         let (last, since) = futures_util::future::try_join(last, since).await?;
         let names = Vec::<String>::from_redis_value(since).map_err(|_| strange(WHAT))?;
         Ok(Touched {
-            queues: names.iter().map(|name| QueueName::stored(name)).collect(),
+            queues: names
+                .iter()
+                .filter(|name| *name != NO_QUEUE)
+                .map(|name| QueueName::stored(name))
+                .collect(),
             last: read_last(last)?,
         })
     }
 }
 
+/// What has the number of a queue that was forgotten; no queue can be called so.
+const NO_QUEUE: &str = "~";
 const WHAT: &str = "read which queues were touched";
 
 fn read_last(value: Value) -> Result<u64> {

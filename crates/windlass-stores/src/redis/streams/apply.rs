@@ -1,6 +1,6 @@
 //! Reports of ended runs, on Redis Streams.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures_util::future::join_all;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal, WakeMark};
@@ -11,12 +11,13 @@ use super::id::Id;
 use super::moves::{Reported, RunEnd};
 use super::record::Tail;
 use super::row::{LARGE_BYTES, Row};
-use super::{AT_ONCE, Shared, scripts};
+use super::{AT_ONCE, Shared, keys, scripts};
 use crate::redis::asking::{Asking, Claiming, LeaseKnown};
 use crate::redis::fleet::Fleet;
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, Sort, next};
 use crate::redis::script::Call;
+use crate::redis::troubles::{damage_in, log_skipped, skip};
 use crate::wakes::News;
 
 /// Where the first group stands among the arguments of a script that reports successes.
@@ -60,7 +61,8 @@ struct Behind {
 impl Shared {
     pub(super) async fn apply(&self, params: &ApplyParams, mark: WakeMark) -> Result<ApplyReply> {
         let mut outcomes = vec![GONE; params.transitions.len()];
-        self.announce_writes(params.transitions.iter().map(|transition| &transition.queue)).await?;
+        self.announce_changes(params.transitions.iter().map(|transition| &transition.queue))
+            .await?;
         let (successes, others) = self.sort_out(params);
         // A claim goes with the last call of successes, if everything else is done before it.
         for chunk in waves(&others) {
@@ -192,7 +194,13 @@ impl Shared {
             let claimed = next(&mut reply, "apply")?;
             let mut news = News::default();
             for group in groups {
-                let told = group.read(next(&mut reply, "apply")?)?;
+                let told = match damage_in(next(&mut reply, "apply")?)? {
+                    Ok(told) => group.read(told)?,
+                    Err(trouble) => {
+                        log_skipped(group.queue, &trouble);
+                        vec![Applied::Unrecorded; group.successes.len()]
+                    }
+                };
                 for (success, outcome) in group.successes.iter().zip(told) {
                     if matches!(outcome, Applied::Applied(_)) {
                         news.ended.push(success.transition.lease.task.clone());
@@ -209,51 +217,89 @@ impl Shared {
         Ok(outcomes)
     }
 
-    /// Reports that have to be looked at first; no task is among them twice.
+    /// Reports that have to be looked at first; no task is among them twice. Reports of a damaged queue fail alone.
     async fn apply_others(
+        &self,
+        wave: &[(usize, Id, &Transition)],
+        outcomes: &mut [Applied],
+    ) -> Result<()> {
+        let mut by_queue: BTreeMap<&QueueName, Vec<(usize, Id, &Transition)>> = BTreeMap::new();
+        for report in wave {
+            by_queue.entry(&report.2.queue).or_default().push(*report);
+        }
+        for (queue, reports) in by_queue {
+            for chunk in reports.chunks(AT_ONCE) {
+                let applied = self.apply_others_in(chunk, outcomes).await;
+                if skip(queue, applied)?.is_none() {
+                    chunk.iter().for_each(|(at, ..)| outcomes[*at] = Applied::Unrecorded);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, of reports that name one queue.
+    async fn apply_others_in(
         &self,
         chunk: &[(usize, Id, &Transition)],
         outcomes: &mut [Applied],
     ) -> Result<()> {
         let reports: HashMap<Id, (usize, &Transition)> =
             chunk.iter().map(|(at, id, transition)| (*id, (*at, *transition))).collect();
-        for chunk in chunk.chunks(AT_ONCE) {
-            let ids: Vec<_> = chunk.iter().map(|(_, id, _)| *id).collect();
-            // The queue that a report names only spares a look-up; its lease may be made up.
-            let (now, mut found) = self.look_everywhere(&ids).await?;
-            let rows: Vec<_> = ids.iter().filter_map(|id| found.remove(id)).collect();
-            // One that is gone when it is looked at again is neither judged nor placed: it stays gone.
-            let judged = parking_lot::Mutex::new(HashMap::new());
-            let placed = self
-                .decide_at(now, rows, None, |row, now, error_bytes_max| {
-                    let (at, transition) = reports[&row.id];
-                    let epoch = transition.lease.epoch;
-                    let refused = if row.is_applied(epoch) {
-                        Some(Applied::Already)
-                    } else if row.running.is_none() || row.epoch() != Some(epoch) {
-                        Some(LOST)
-                    } else {
-                        None
-                    };
-                    if let Some(refused) = refused {
-                        judged.lock().insert(at, refused);
-                        return None;
-                    }
-                    let state = transition.chosen_state(row.record.head.is_cancel_requested);
-                    let applied =
-                        Some(Reported { took: transition.took, retention: transition.retention });
-                    let end = RunEnd { state, step: transition.next.clone(), applied };
-                    Some(row.end_run(now, end, error_bytes_max))
-                })
-                .await?;
-            for (at, refused) in judged.into_inner() {
-                outcomes[at] = refused;
-            }
-            for placed in placed {
-                if let Some(Some(state)) = placed.state {
-                    outcomes[reports[&placed.id].0] = Applied::Applied(state);
+        let ids: Vec<_> = chunk.iter().map(|(_, id, _)| *id).collect();
+        // The queue that a report names only spares a look-up; its lease may be made up.
+        let (now, mut found) = self.look_everywhere(&ids).await?;
+        let rows: Vec<_> = ids.iter().filter_map(|id| found.remove(id)).collect();
+        for row in &rows {
+            self.check_lane(row, reports[&row.id].1).await?;
+        }
+        // One that is gone when it is looked at again is neither judged nor placed: it stays gone.
+        let judged = parking_lot::Mutex::new(HashMap::new());
+        let placed = self
+            .decide_at(now, rows, None, |row, now, error_bytes_max| {
+                let (at, transition) = reports[&row.id];
+                let epoch = transition.lease.epoch;
+                let refused = if row.is_applied(epoch) {
+                    Some(Applied::Already)
+                } else if row.running.is_none() || row.epoch() != Some(epoch) {
+                    Some(LOST)
+                } else {
+                    None
+                };
+                if let Some(refused) = refused {
+                    judged.lock().insert(at, refused);
+                    return None;
                 }
+                let state = transition.chosen_state(row.record.head.is_cancel_requested);
+                let applied =
+                    Some(Reported { took: transition.took, retention: transition.retention });
+                let end = RunEnd { state, step: transition.next.clone(), applied };
+                Some(row.end_run(now, end, error_bytes_max))
+            })
+            .await?;
+        for (at, refused) in judged.into_inner() {
+            outcomes[at] = refused;
+        }
+        for placed in placed {
+            if let Some(Some(state)) = placed.state {
+                outcomes[reports[&placed.id].0] = Applied::Applied(state);
             }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Fails if the lane of a reported task cannot be read. Its record still begins with the entry of the lease then,
+    /// but nobody seems to hold that.
+    async fn check_lane(&self, row: &Row, transition: &Transition) -> Result<()> {
+        let is_unsure = row.state() == State::Pending
+            && row.record.entry.is_some()
+            && row.record.entry == epoch::entry_of(transition.lease.epoch);
+        if is_unsure {
+            let mut length = redis::cmd("XLEN");
+            length.arg(keys::lane(&self.stem(&row.queue), row.record.head.lane));
+            self.fleet.link.command("look at a lane", &length).await?;
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ use crate::redis::error::was_refused;
 use crate::redis::fleet::{Registered, stale_term};
 use crate::redis::reply::{Reply, next};
 use crate::redis::rounds::Rounds;
+use crate::redis::troubles::skip;
 
 /// What an epoch tells of its run: the entry, and mostly the time of the claim.
 type RunTold = (epoch::Entry, Option<Timestamp>);
@@ -176,13 +177,17 @@ impl Shared {
         queues: &[QueueName],
     ) -> Result<(Vec<Lease>, Vec<TaskId>)> {
         let named: HashSet<_> = known.leases.iter().collect();
-        let (mut valid, mut given_back) = (HashSet::new(), Vec::new());
+        let (mut valid, mut given_back, mut has_damage) = (HashSet::new(), Vec::new(), false);
         let search = Search { is_lost: false, term: None };
         for queue in queues {
             let mut cursor = String::new();
             loop {
-                let (now, next_cursor, rows) =
-                    self.held_page(queue, worker, &cursor, AT_ONCE, search).await?;
+                let page = self.held_page(queue, worker, &cursor, AT_ONCE, search).await;
+                // What a damaged queue holds is not known: nothing counts as lost.
+                let Some((now, next_cursor, rows)) = skip(queue, page)? else {
+                    has_damage = true;
+                    break;
+                };
                 let is_unknown = |row: &Row| {
                     let is_named = lease_of(row).is_some_and(|lease| named.contains(&lease));
                     let age = row.running.as_ref().map(|running| now.since(running.claimed_at));
@@ -192,7 +197,11 @@ impl Shared {
                 valid.extend(kept.iter().filter_map(lease_of));
                 let entries: HashSet<_> =
                     unknown.iter().filter_map(|row| Some((row.id, row.record.entry?))).collect();
-                let back = self.give_back(now, unknown, worker, &entries).await?;
+                let back = self.give_back(now, unknown, worker, &entries).await;
+                let Some(back) = skip(queue, back)? else {
+                    has_damage = true;
+                    break;
+                };
                 given_back.extend(back.into_iter().map(Id::task_id));
                 cursor = next_cursor;
                 if cursor.is_empty() {
@@ -200,7 +209,8 @@ impl Shared {
                 }
             }
         }
-        let lost = known.leases.iter().filter(|lease| !valid.contains(*lease)).cloned().collect();
+        let is_lost = |lease: &&Lease| !has_damage && !valid.contains(*lease);
+        let lost = known.leases.iter().filter(is_lost).cloned().collect();
         Ok((lost, given_back))
     }
 
@@ -257,23 +267,35 @@ impl Shared {
 
     pub(super) async fn leave(&self, worker: &WorkerId) -> Result<u64> {
         let queues = self.fleet.end_worker(worker).await?;
-        let mut count = 0;
-        let search = Search { is_lost: true, term: None };
+        let (mut count, mut is_clean) = (0, true);
         for queue in queues {
-            let mut rounds = Rounds::default();
-            loop {
-                let (now, next_cursor, rows) =
-                    self.held_page(&queue, worker, &rounds.cursor, AT_ONCE, search).await?;
-                if rounds.is_clean_after(next_cursor, !rows.is_empty()) {
-                    break;
-                }
-                let entries: HashSet<_> =
-                    rows.iter().filter_map(|row| Some((row.id, row.record.entry?))).collect();
-                count += self.give_back(now, rows, worker, &entries).await?.len() as u64;
+            let given_back = self.leave_queue(&queue, worker).await;
+            match skip(&queue, given_back)? {
+                Some(given_back) => count += given_back,
+                None => is_clean = false,
             }
         }
-        self.fleet.forget_unclean(worker).await?;
+        // What it holds in a damaged queue is taken back by the leader, when that queue is repaired.
+        if is_clean {
+            self.fleet.forget_unclean(worker).await?;
+        }
         Ok(count)
+    }
+
+    /// Gives back what a worker holds in a queue, and refuses it everything there from now on.
+    async fn leave_queue(&self, queue: &QueueName, worker: &WorkerId) -> Result<u64> {
+        let search = Search { is_lost: true, term: None };
+        let (mut rounds, mut count) = (Rounds::default(), 0);
+        loop {
+            let (now, next_cursor, rows) =
+                self.held_page(queue, worker, &rounds.cursor, AT_ONCE, search).await?;
+            if rounds.is_clean_after(next_cursor, !rows.is_empty()) {
+                return Ok(count);
+            }
+            let entries: HashSet<_> =
+                rows.iter().filter_map(|row| Some((row.id, row.record.entry?))).collect();
+            count += self.give_back(now, rows, worker, &entries).await?.len() as u64;
+        }
     }
 
     pub(super) async fn order(&self, order: &Order) -> Result<()> {

@@ -180,7 +180,7 @@ impl Shared {
             }
             let worker = row.running.as_ref().map(|running| running.worker.clone());
             let (before, after) = row.ask_to_stop(now, params.by.clone());
-            self.announce_writes([&queue]).await?;
+            self.announce_changes([&queue]).await?;
             let call = scripts::CHANGE
                 .on(&[self.stem(&queue)])
                 .arg(self.options().told_time())

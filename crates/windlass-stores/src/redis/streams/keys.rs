@@ -25,6 +25,8 @@
 
 use windlass_core::{Priority, QueueName};
 
+use super::record::Lane;
+
 /// What keys begin with unless they are told otherwise.
 pub(super) const PREFIX: &str = "wl";
 
@@ -51,6 +53,11 @@ pub(super) fn queues(fleet: &str) -> String {
 /// Large payloads and results of a queue.
 pub(super) fn large(stem: &str) -> String {
     format!("{stem}b")
+}
+
+/// A lane of a queue.
+pub(super) fn lane(stem: &str, lane: Lane) -> String {
+    format!("{stem}s:{}", lane.0)
 }
 
 /// The journal of a queue.

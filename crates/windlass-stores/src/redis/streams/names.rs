@@ -15,15 +15,20 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn has(&self, queue: &QueueName) -> bool {
-        let known = self.by_mark.read();
-        known.get(&queue_mark(queue.as_str())).is_some_and(|names| names.contains(queue))
-    }
-
     pub(super) fn add(&self, queues: impl IntoIterator<Item = QueueName>) {
         let mut known = self.by_mark.write();
         for queue in queues {
             known.entry(queue_mark(queue.as_str())).or_default().insert(queue);
+        }
+    }
+
+    pub(super) fn remove(&self, queue: &QueueName) {
+        let (mut known, mark) = (self.by_mark.write(), queue_mark(queue.as_str()));
+        if let Some(names) = known.get_mut(&mark) {
+            names.remove(queue);
+            if names.is_empty() {
+                known.remove(&mark);
+            }
         }
     }
 

@@ -163,7 +163,7 @@ impl Shared {
         moves: &[Move],
         term: Option<Term>,
     ) -> Result<Vec<bool>> {
-        self.announce_writes([queue]).await?;
+        self.announce_changes([queue]).await?;
         let mut call = scripts::PLACE
             .on(&[self.stem(queue)])
             .arg(self.options().told_time())

@@ -56,7 +56,7 @@ impl Shared {
                         .tell(News { ready: vec![queue.clone()], ..News::default() });
                 } else if done > 0 {
                     // What is removed leaves entries of the journal behind.
-                    self.sweeps.revisit(queue);
+                    self.sweeps.revisit(queue, pass);
                 }
                 let is_full = usize::try_from(report.done).unwrap_or(usize::MAX) >= duty.limit;
                 if has_more && !is_full && (done > 0 || skipped > 0) {

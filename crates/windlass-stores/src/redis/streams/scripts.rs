@@ -7,6 +7,7 @@ use crate::redis::script::Script;
 
 const OWN_PRELUDE: &str = include_str!("../../../lua/streams/prelude.lua");
 const CLAIMING: &str = include_str!("../../../lua/streams/claiming.lua");
+const IDLING: &str = include_str!("../../../lua/streams/idling.lua");
 const MENDING: &str = include_str!("../../../lua/streams/mending.lua");
 const RECKONING: &str = include_str!("../../../lua/streams/reckoning.lua");
 
@@ -25,6 +26,7 @@ scripts! {
     BEAT = OVER_LIMIT + "beat";
     CHANGE = OVER_LIMIT + "change";
     CLAIM = OVER_LIMIT + CLAIMING + "claim";
+    FORGET = OVER_LIMIT + IDLING + "forget";
     HELD = OVER_LIMIT + "held";
     INSERT = "insert";
     LOOK = "look";
@@ -35,6 +37,6 @@ scripts! {
     PRUNE = OVER_LIMIT + "prune";
     QUEUES = "queues";
     SIZES = "sizes";
-    TEND = OVER_LIMIT + "tend";
+    TEND = OVER_LIMIT + IDLING + "tend";
     WORKERS = "workers";
 }

@@ -22,10 +22,13 @@ use windlass_core::{QueueName, Result, Timestamp};
 
 use super::Shared;
 use super::activity::HOLDS;
-use crate::redis::fleet::Touched;
+use crate::redis::fleet::{Begun, Touched};
 
 /// How long after an announcement was read its queue is visited at each pass: longer than a writer relies on it.
 pub(super) const QUIET: Duration = HOLDS.saturating_mul(2);
+
+/// How long no write must have been announced in a queue that is forgotten: much longer than a call can take.
+const STILL: Duration = Duration::from_secs(600);
 
 /// What a leader visits queues for.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +67,8 @@ struct Plan {
 /// What is planned for a queue.
 struct Planned {
     announced: Instant,
+    /// The same by the store's clock.
+    announced_at: Timestamp,
     /// Visited after the last announcement has ceased to hold, for each sweep.
     is_settled: [bool; SWEEPS],
     /// When there is something to do, as far as the last visit knows.
@@ -71,15 +76,16 @@ struct Planned {
 }
 
 impl Planned {
-    fn new(announced: Instant) -> Self {
-        Self { announced, is_settled: [false; SWEEPS], due: [None; SWEEPS] }
+    fn new(announced: Instant, announced_at: Timestamp) -> Self {
+        Self { announced, announced_at, is_settled: [false; SWEEPS], due: [None; SWEEPS] }
     }
 }
 
 impl Plan {
-    fn announce(&mut self, queue: QueueName, at: Instant) {
-        let planned = self.queues.entry(queue).or_insert_with(|| Planned::new(at));
-        (planned.announced, planned.is_settled) = (at, [false; SWEEPS]);
+    fn announce(&mut self, queue: QueueName, at: Instant, now: Timestamp) {
+        let planned = self.queues.entry(queue).or_insert_with(|| Planned::new(at, now));
+        (planned.announced, planned.announced_at) = (at, now);
+        planned.is_settled = [false; SWEEPS];
     }
 
     fn choose(&mut self, sweep: Sweep, now: Timestamp) -> Vec<QueueName> {
@@ -106,6 +112,8 @@ pub(super) struct Pass {
     pub(super) queues: Vec<QueueName>,
     now: Timestamp,
     sweep: Sweep,
+    /// There are more workers to forget.
+    pub(super) has_more_workers: bool,
 }
 
 impl SweepPlan {
@@ -117,25 +125,26 @@ impl SweepPlan {
     }
 
     /// Begins with these queues.
-    fn begin(&self, term: Term, connection: u64, last: u64, queues: Vec<QueueName>) {
-        let at = Instant::now();
-        let queues = queues.into_iter().map(|queue| (queue, Planned::new(at))).collect();
+    fn begin(&self, duty: Duty, connection: u64, begun: &Begun, last: u64, queues: Vec<QueueName>) {
+        let (term, at) = (duty.term, Instant::now());
+        let planned = |queue| (queue, Planned::new(at, begun.now));
+        let queues = queues.into_iter().map(planned).collect();
         let turn = [const { None }; SWEEPS];
         *self.0.lock() = Some(Plan { term, connection, read_up_to: last, queues, turn });
     }
 
-    fn choose(&self, sweep: Sweep, now: Timestamp, touched: Touched) -> Pass {
+    fn choose(&self, sweep: Sweep, begun: &Begun, touched: Touched) -> Pass {
         let mut plan = self.0.lock();
         let mut queues = Vec::new();
         if let Some(plan) = plan.as_mut() {
             let at = Instant::now();
             for queue in touched.queues {
-                plan.announce(queue, at);
+                plan.announce(queue, at, begun.now);
             }
             plan.read_up_to = plan.read_up_to.max(touched.last);
-            queues = plan.choose(sweep, now);
+            queues = plan.choose(sweep, begun.now);
         }
-        Pass { queues, now, sweep }
+        Pass { queues, now: begun.now, sweep, has_more_workers: begun.has_more }
     }
 
     /// Notes that a queue was visited, since when, and when there is something to do again.
@@ -154,9 +163,25 @@ impl SweepPlan {
     }
 
     /// Has a queue visited as if it had been announced.
-    pub(super) fn revisit(&self, queue: &QueueName) {
+    pub(super) fn revisit(&self, queue: &QueueName, pass: &Pass) {
         if let Some(plan) = self.0.lock().as_mut() {
-            plan.announce(queue.clone(), Instant::now());
+            plan.announce(queue.clone(), Instant::now(), pass.now);
+        }
+    }
+
+    /// The number up to which announcements were read, if no write was announced in a queue for [`STILL`]: then no
+    /// write that was announced can be under way.
+    pub(super) fn still_up_to(&self, queue: &QueueName, pass: &Pass) -> Option<u64> {
+        let plan = self.0.lock();
+        let plan = plan.as_ref()?;
+        let planned = plan.queues.get(queue)?;
+        (pass.now.since(planned.announced_at) >= STILL).then_some(plan.read_up_to)
+    }
+
+    /// Visits a queue no more, until it is announced.
+    pub(super) fn forget(&self, queue: &QueueName) {
+        if let Some(plan) = self.0.lock().as_mut() {
+            plan.queues.remove(queue);
         }
     }
 
@@ -189,10 +214,10 @@ impl Shared {
         let is_other_data = known.is_some_and(|number| touched.last < number);
         if is_other_data || read(connection).is_none() {
             let queues = self.all_queues().await?;
-            self.sweeps.begin(duty.term, connection, touched.last, queues);
+            self.sweeps.begin(duty, connection, &begun, touched.last, queues);
         } else {
             self.names.add(touched.queues.iter().cloned());
         }
-        Ok(self.sweeps.choose(sweep, begun.now, touched))
+        Ok(self.sweeps.choose(sweep, &begun, touched))
     }
 }

@@ -5,12 +5,13 @@
 
 use std::time::Instant;
 
-use windlass_core::store::{Duty, DutyReport, Term};
+use windlass_core::store::{Duty, DutyReport, IDLE_QUEUE_KEPT, Term};
 use windlass_core::{ErrorKind, QueueName, Result};
 
 use super::sweeps::{Pass, Sweep};
 use super::{Shared, scripts};
 use crate::redis::fleet::stale_term;
+use crate::redis::options::millis;
 use crate::redis::reply::next;
 use crate::redis::troubles::skip;
 
@@ -58,7 +59,8 @@ impl Mended {
 impl Shared {
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
         let pass = self.begin_pass(duty, Sweep::Tend, "tend").await?;
-        let (mut report, mut failed) = (DutyReport::default(), None);
+        let mut report = DutyReport { has_more: pass.has_more_workers, ..DutyReport::default() };
+        let mut failed = None;
         for queue in &pass.queues {
             let tended = self.tend_queue(queue, duty, &pass, &mut report).await;
             match skip(queue, tended) {
@@ -84,16 +86,41 @@ impl Shared {
         report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
         let has_more = next(&mut parts, "tend")?.number()? == 1;
         let next_due = next(&mut parts, "tend")?.time_if_any()?;
+        let idle_since = next(&mut parts, "tend")?.time_if_any()?;
         let mended = self.mend(queue, Some(duty.term)).await?;
         report.repaired += mended.count();
         if mended.count() > 0 {
             // Beats look for requests to cancel where something was written.
-            self.announce_writes([queue]).await?;
+            self.announce_changes([queue]).await?;
         }
         report.has_more |= has_more || mended.is_torn;
         let is_done = !has_more && !mended.is_torn && mended.is_round_over;
         let due = if is_done { next_due } else { Some(pass.now()) };
         self.sweeps.visited(pass, queue, since, due);
+        let is_idle = idle_since.is_some_and(|at| pass.now().since(at) > IDLE_QUEUE_KEPT);
+        if is_done && is_idle {
+            self.forget_queue(queue, duty, pass).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is left of a queue that is idle for long, and its name. A write that is announced meanwhile keeps
+    /// the name, and makes the rest anew.
+    async fn forget_queue(&self, queue: &QueueName, duty: Duty, pass: &Pass) -> Result<()> {
+        let Some(number) = self.sweeps.still_up_to(queue, pass) else { return Ok(()) };
+        let call = scripts::FORGET
+            .on(&[self.stem(queue)])
+            .arg(self.options().told_time())
+            .arg(duty.term.to_string())
+            .arg(millis(IDLE_QUEUE_KEPT));
+        let reply = self.ask(call).await?;
+        if reply.is_zero() {
+            return Err(stale_term(Some(duty.term)));
+        }
+        if reply.is_number(1) && self.fleet.forget_queue(queue, number).await? {
+            self.sweeps.forget(queue);
+            self.names.remove(queue);
+        }
         Ok(())
     }
 
