@@ -3,10 +3,13 @@
 
 mod client;
 mod hostile;
+mod http2;
+mod kept;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -17,34 +20,47 @@ use crate::ground::{Ground, Store, address};
 use crate::torture::guard::{self, Killed};
 use crate::torture::processes::build_debug;
 use client::Client;
+use kept::Kept;
 
 /// How many honest requests are made beside an attack.
 const HONEST: usize = 20;
 /// How often an honest request is made before it has failed, and the pause between.
 const TRIES: usize = 10;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// What the server may hold in memory: both budgets of 256 MiB, and as much again for what is being made.
-const MEMORY_MIB_MAX: u64 = 1_024;
+/// What the server may hold in memory: both budgets of 256 MiB, and as much as one of them for what a store makes of it.
+const MEMORY_MIB_MAX: u64 = 768;
 
 /// An attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Attack {
-    /// Bodies that announce 32 MiB and come byte by byte.
+    /// Bodies that announce 32 MiB, or no length, and come in small pieces.
     SlowBodies,
+    /// Heads that come byte by byte.
+    SlowHeads,
     /// Large responses that nobody reads, over HTTP/1.
     SlowReaders,
     /// The same over HTTP/2, a hundred on each connection.
     SlowStreams,
+    /// Lists of thousands of queues that nobody reads.
+    SlowLists,
+    /// Leases of 16 MB that nobody reads.
+    SlowWorkers,
+    /// Live events that nobody reads, as a stream and over WebSockets.
+    SlowListeners,
     /// Many batches of 31 MiB at once.
     LargeBatches,
     /// Names that no queue may have, and very many new ones.
     HostileNames,
+    /// JSON that is deep, double, half, or has far too much of something.
+    HostileJson,
     /// A web page whose name leads to the server.
     Rebinding,
     /// Leases that never send the id they were given.
     LeasesWithoutId,
     /// Thousands that wait for the end of a task.
     Waits,
+    /// Requests of HTTP/2 that are called off at once.
+    Resets,
 }
 
 /// Which attacks, and how.
@@ -118,20 +134,27 @@ async fn one(
     let time = Duration::from_secs(args.seconds);
     let target = Target { client, large, endless, time };
     let pid = find_serving(server.0.id());
-    let (seen, honest) = tokio::join!(hostile::run(attack, &target), honest(&target));
-    let (seen, honest) = (seen?, honest);
-    let memory_mib = peak_mib(pid);
+    let kept = Kept::lease(client).await?;
+    let beats_failed = AtomicUsize::new(0);
+    let (seen, honest) = tokio::select! {
+        both = async { tokio::join!(hostile::run(attack, &target), honest(&target)) } => both,
+        never = kept.beat(&beats_failed) => match never {},
+    };
+    let seen = seen?;
+    let (memory_mib, is_kept) = (peak_mib(pid), kept.complete().await?);
     let name = attack.to_possible_value().map(|value| value.get_name().to_owned());
     let is_alive = client.get("/healthz").await.is_ok_and(|answer| answer.status == 200);
-    let is_fine = is_alive && honest.failed == 0 && seen.is_fine && memory_mib <= MEMORY_MIB_MAX;
+    let is_harmless = is_alive && honest.failed == 0 && is_kept && memory_mib <= MEMORY_MIB_MAX;
     Ok(json!({
         "attack": name,
         "store": format!("{:?}", args.store).to_lowercase(),
-        "ok": is_fine,
+        "ok": is_harmless && seen.is_fine,
         "honest": honest.count,
         "honest_failed": honest.failed,
         "honest_retried": honest.retried,
         "honest_worst_ms": honest.worst_ms,
+        "heartbeats_failed": beats_failed.into_inner(),
+        "lease_kept": is_kept,
         "memory_peak_mib": memory_mib,
         "seen": seen.figures,
     }))

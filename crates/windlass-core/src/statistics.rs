@@ -20,5 +20,5 @@ pub use cell::Cell;
 pub use record::{HOLDS_MAX, RECORD_BYTES_MAX, Record};
 pub use sheet::{CELLS_MAX, Sheet};
 pub use sketch::Sketch;
-pub use span::{Point, Select, Span, rate_per_second, series, window};
+pub use span::{Point, Select, Span, rates_per_second, series, window};
 pub use step::{RAW, Step};

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::store::QueueRecord;
 
 use crate::quotas::Queues;
 use crate::station::Station;
 
-/// How often it looks.
+/// How often it looks. Where there are so many queues that a look takes long, it rests for so many times as long.
 const EVERY: Duration = Duration::from_secs(5);
+const EVERY_MAX: Duration = Duration::from_secs(30);
+const REST_PER_LOOK: u32 = 100;
 /// Most queues that a worker serves: each makes every claim a little dearer.
 const QUEUES_MAX: usize = 1_000;
 
@@ -21,6 +24,7 @@ pub(crate) fn start(station: Arc<Station>, stop: CancellationToken) -> JoinHandl
     tokio::spawn(async move {
         let mut left_out_before = 0;
         while station.settings.serves_all && !stop.is_cancelled() {
+            let began = Instant::now();
             match station.store.queues().await {
                 Ok(found) => {
                     station.contact.answered();
@@ -35,10 +39,15 @@ pub(crate) fn start(station: Arc<Station>, stop: CancellationToken) -> JoinHandl
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(EVERY) => {}
+                () = tokio::time::sleep(pause_after(began.elapsed())) => {}
             }
         }
     })
+}
+
+/// How long it rests after a look that took so long.
+fn pause_after(look: Duration) -> Duration {
+    (look * REST_PER_LOOK).clamp(EVERY, EVERY_MAX)
 }
 
 /// The queues that were named, then all others by name with a weight of 1; and how many were left
@@ -86,6 +95,14 @@ mod tests {
         let (queues, left_out) = served(&named(&[("mail", 7), ("soon", 2)]), found);
         let expected = named(&[("mail", 7), ("soon", 2), ("a", 1), ("{odd} \0name", 1)]);
         assert_eq!((queues.weighted, left_out), (expected.weighted, 0));
+    }
+
+    #[test]
+    fn a_look_that_takes_long_is_repeated_less_often() {
+        let millis = Duration::from_millis;
+        for (look, rest) in [(1, 5_000), (50, 5_000), (100, 10_000), (60_000, 30_000)] {
+            assert_eq!(pause_after(millis(look)), millis(rest));
+        }
     }
 
     #[test]

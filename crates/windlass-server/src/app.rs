@@ -24,6 +24,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt;
 use tracing::Instrument;
 use windlass_core::statistics::Span;
+use windlass_core::store::{QueueRecord, WorkerRecord};
 use windlass_core::{Error, ErrorKind, Store};
 use windlass_engine::{Client, EventFilter, Period, Read, trace};
 
@@ -37,6 +38,7 @@ use crate::problem::{Cause, Outcome, Problem, Slug};
 use crate::remote::Remote;
 use crate::routes::{self, Route, Routes};
 use crate::share::{Share, Shares, TooMany};
+use crate::shared_read::SharedRead;
 use crate::wire::statistics::Windows;
 
 /// Pings of the store under way at the same time, so that a store that hangs gathers no more.
@@ -83,6 +85,8 @@ struct Inner {
     /// What those want who listen to events.
     filters: Shares<EventFilter>,
     windows: Mutex<Option<ToldWindows>>,
+    queues: SharedRead<Vec<QueueRecord>>,
+    workers: SharedRead<Vec<WorkerRecord>>,
     routes: OnceLock<Arc<[Route]>>,
     /// The document of the routes, once somebody has asked for it.
     document: OnceLock<Bytes>,
@@ -120,6 +124,8 @@ impl App {
             changes: TaskTracker::new(),
             remote: Remote::new(),
             windows: Mutex::default(),
+            queues: SharedRead::default(),
+            workers: SharedRead::default(),
             routes: OnceLock::new(),
             document: OnceLock::new(),
         }));
@@ -199,6 +205,16 @@ impl Shared {
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         self.0.client.watched()
+    }
+
+    /// All queues as they are now. Requests that come at the same time share a read.
+    pub(crate) async fn queues(&self) -> Outcome<Arc<Vec<QueueRecord>>> {
+        Ok(self.0.queues.get(self.store().queues()).await?)
+    }
+
+    /// All workers, likewise.
+    pub(crate) async fn workers(&self) -> Outcome<Arc<Vec<WorkerRecord>>> {
+        Ok(self.0.workers.get(self.store().workers()).await?)
     }
 
     /// What was done in the last hour, day and week; made once of what was read once.

@@ -30,6 +30,8 @@ const MEDIUM_BYTES: usize = 1024 * 1024;
 /// How long a request waits for memory before it is refused; and for what its own connection or token holds.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const SHARE_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a request waits before slow transfers are ended for it: claims hold much memory for some milliseconds.
+const END_AFTER: Duration = Duration::from_millis(200);
 /// How often a request that waits looks for a slow transfer.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Transfers of at least so many bytes per second are not ended for want of memory.
@@ -160,8 +162,9 @@ impl State {
         }
     }
 
-    /// Ends the slowest transfers, until there is enough for all who wait.
-    fn end_slowest(&mut self) {
+    /// Ends the slowest transfers, until there is enough for those who wait, but no more than a share of the memory
+    /// at a time: many of those who wait need less than they ask for.
+    fn end_slowest(&mut self, bytes_max: usize) {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now - looked < LOOK_EVERY) {
             return;
@@ -169,13 +172,14 @@ impl State {
         self.looked = Some(now);
         let (ended, going): (Vec<_>, Vec<_>) =
             self.permits.values().partition(|held| held.transfer.is_ended());
+        let wanted = self.wanted.min(bytes_max / 4);
         let mut freed: usize = ended.iter().map(|held| held.bytes).sum();
         let paced = going.into_iter().filter(|held| held.bytes > 0);
         let paced = paced.filter_map(|held| Some((held.transfer.rate(now)?, held)));
         let mut slow: Vec<_> = paced.filter(|(rate, _)| *rate < RATE_SAFE).collect();
         slow.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (_, held) in slow {
-            if freed >= self.wanted {
+            if freed >= wanted {
                 return;
             }
             held.transfer.end();
@@ -205,8 +209,8 @@ impl MemoryPermit {
                 match state.set(self.id, bytes, *bytes_max) {
                     Ok(()) => return Ok(()),
                     Err(shortage) => {
-                        if shortage == Shortage::Server {
-                            state.end_slowest();
+                        if shortage == Shortage::Server && began.elapsed() >= END_AFTER {
+                            state.end_slowest(*bytes_max);
                         }
                         shortage
                     }
@@ -221,6 +225,12 @@ impl MemoryPermit {
             }
             let _ = tokio::time::timeout(LOOK_EVERY, release).await;
         }
+    }
+
+    /// Holds so many bytes from now on, if there is room at once.
+    pub(crate) fn try_hold(&self, bytes: usize) -> bool {
+        let Inner { bytes_max, state, .. } = &*self.budget.0;
+        state.lock().set(self.id, bytes, *bytes_max).is_ok()
     }
 
     /// Holds so many bytes although there may be no room: they are here already.
@@ -290,6 +300,11 @@ impl ConnectionMemory {
         let transfer = Arc::new(Transfer::new(self.ended.clone()));
         let memory = self.responses.permit(self.shares(caller), transfer.clone());
         ResponsePermit { memory, transfer }
+    }
+
+    /// Memory for what a response is made of, as long as nobody knows how much that is. It is no one's share.
+    pub(crate) fn draft(&self) -> MemoryPermit {
+        self.responses.permit(Vec::new(), Arc::new(Transfer::new(CancellationToken::new())))
     }
 
     fn shares(&self, caller: Option<&Caller>) -> Vec<Share> {

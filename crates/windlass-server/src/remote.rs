@@ -19,7 +19,7 @@ use windlass_core::dice::Dice;
 use windlass_core::store::{Beat, HeldLeases, Orders, ProgressReport, RunOrder, WorkerCard};
 use windlass_core::{Claimed, Lease, Timestamp, WorkerId};
 
-pub(crate) use lease::{Ask, Leased, lease};
+pub(crate) use lease::{Ask, LeaseBounds, Leased, lease};
 pub(crate) use pulse::{Heard, Pulse, pulse};
 pub(crate) use report::{Report, Reported, Said, report};
 

@@ -20,15 +20,18 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use windlass_core::{State, TaskId};
 
+use crate::pieces::Pieces;
+
 /// An answer in JSON.
 pub(crate) struct Json<T>(pub(crate) StatusCode, pub(crate) T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         let Self(status, value) = self;
-        let body = serde_json::to_vec(&value).expect("our forms hold nothing that JSON cannot");
+        let mut body = Pieces::default();
+        serde_json::to_writer(&mut body, &value).expect("our forms hold nothing that JSON cannot");
         let json = HeaderValue::from_static("application/json");
-        (status, [(header::CONTENT_TYPE, json)], body).into_response()
+        (status, [(header::CONTENT_TYPE, json)], body.into_body()).into_response()
     }
 }
 

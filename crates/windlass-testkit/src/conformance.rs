@@ -230,6 +230,7 @@ macro_rules! topic {
                 promote_in_small_pieces_takes_the_longest_due_first,
                 promote_tells_when_the_next_task_is_due,
                 promote_tells_when_the_next_retry_is_due,
+                what_is_due_in_a_few_of_many_queues_is_promoted,
         } }
     };
     (cancel of $subject:ty) => {
@@ -327,6 +328,7 @@ macro_rules! topic {
                 tend_in_small_pieces_gets_to_the_end,
                 nothing_is_left_behind_by_tasks_that_are_gone,
                 a_rerun_leaves_no_result_behind,
+                what_is_over_in_a_few_of_many_queues_is_pruned,
         } }
     };
     (lead of $subject:ty) => {

@@ -92,20 +92,27 @@ pub fn series(spans: &[Span], now: Timestamp, minutes: u32, select: &Select) -> 
     points.into_iter().map(|(start, cell)| Point { start, cell }).collect()
 }
 
-/// Tasks that came into a queue and left it, per second, over the last minutes up to now.
-pub fn rate_per_second(spans: &[Span], now: Timestamp, queue: &QueueName) -> (f64, f64) {
-    /// Full minutes beside the present one: a rate that follows and does not jump.
-    const MINUTES: u32 = 4;
-    let points =
-        series(spans, now, MINUTES + 1, &Select { queue: Some(queue.clone()), kind: None });
-    let (mut submitted, mut finished) = (0, 0);
-    for point in &points {
-        submitted += point.cell.submitted;
-        finished += point.cell.finished();
+/// Tasks that came into each queue and left it, per second, over the last minutes up to now. Queues that are not named had
+/// neither.
+pub fn rates_per_second(spans: &[Span], now: Timestamp) -> BTreeMap<QueueName, (f64, f64)> {
+    /// Full steps beside the present one: a rate that follows and does not jump.
+    const STEPS: u32 = 4;
+    let step = Step::Minute;
+    let last = step.start_of(now);
+    let since = last.before(step.length() * STEPS);
+    let mut counts: BTreeMap<&QueueName, (u64, u64)> = BTreeMap::new();
+    let is_recent = |span: &&Span| (since..=last).contains(&step.start_of(span.start));
+    for span in spans.iter().filter(is_recent) {
+        for (queue, _, cell) in span.sheet.cells() {
+            let (submitted, finished) = counts.entry(queue).or_default();
+            *submitted += cell.submitted;
+            *finished += cell.finished();
+        }
     }
-    let seconds = points.first().map_or(Duration::ZERO, |point| now.since(point.start));
-    let rate = |count: u64| count as f64 / seconds.as_secs_f64().max(1.0);
-    (rate(submitted), rate(finished))
+    let seconds = now.since(since).as_secs_f64().max(1.0);
+    let rate = |count: u64| count as f64 / seconds;
+    let rates = |(submitted, finished)| (rate(submitted), rate(finished));
+    counts.into_iter().map(|(queue, counts)| (queue.clone(), rates(counts))).collect()
 }
 
 #[cfg(test)]
@@ -181,8 +188,10 @@ mod tests {
     #[test]
     fn rates_are_of_the_last_minutes() {
         let spans = [span("12:00:00", Step::Minute, &[("mail", "send", 27)])];
-        let (submitted, finished) =
-            rate_per_second(&spans, at("12:00:30"), &QueueName::stored("mail"));
-        assert_eq!((submitted, finished), (0.0, 0.1));
+        let rates_at = |time| rates_per_second(&spans, at(time));
+        let rates = [(QueueName::stored("mail"), (0.0, 0.1))];
+        assert_eq!(rates_at("12:00:30"), rates.into());
+        assert_eq!(rates_at("12:05:00"), BTreeMap::new(), "it is too old");
+        assert_eq!(rates_at("11:59:59"), BTreeMap::new(), "it is not over yet");
     }
 }

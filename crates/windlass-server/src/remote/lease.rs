@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::state::finish;
 use windlass_core::store::{
-    ApplyParams, Claim, ClaimParams, RunOrder, WaitParams, Wake, WakeMark, WorkerCard,
+    ApplyParams, CLAIM_BYTES_MAX, Claim, ClaimParams, RunOrder, WaitParams, Wake, WakeMark,
+    WorkerCard,
 };
 use windlass_core::{Claimed, Ending, Error, Transition, WorkerId};
 use windlass_engine::{Queues, share};
@@ -17,6 +18,7 @@ use super::spare::hire;
 use super::{Control, Sign, Standing, beat, check_worker, is_issued, standing, unknown};
 use crate::access::Caller;
 use crate::app::Shared;
+use crate::memory::ResponseMemory;
 use crate::problem::{Outcome, Problem, Slug};
 
 /// How many tasks with two crashes or more are handed out at once, since each may be fatal.
@@ -40,6 +42,13 @@ pub(crate) struct Ask {
     pub(crate) wait: Duration,
 }
 
+/// What bounds a lease: memory for its tasks, and the end of the server.
+#[derive(Clone, Copy)]
+pub(crate) struct LeaseBounds<'a> {
+    pub(crate) memory: &'a ResponseMemory,
+    pub(crate) stop: &'a CancellationToken,
+}
+
 /// What it is given.
 #[derive(Debug)]
 pub(crate) struct Leased {
@@ -54,15 +63,15 @@ pub(crate) async fn lease(
     shared: &Shared,
     caller: &Caller,
     ask: &Ask,
-    stop: &CancellationToken,
+    bounds: LeaseBounds<'_>,
 ) -> Outcome<Leased> {
     check_ask(shared, caller, ask).await?;
     if let Some(worker) = &ask.worker {
         introduce(shared, caller, worker, ask).await?;
-        return wait_for_tasks(shared, worker, ask, None, stop).await;
+        return wait_for_tasks(shared, worker, ask, None, bounds).await;
     }
     let spare = hire(shared, caller, ask).await?;
-    let leased = wait_for_tasks(shared, &spare.worker, ask, None, stop).await?;
+    let leased = wait_for_tasks(shared, &spare.worker, ask, None, bounds).await?;
     if leased.tasks.is_empty() {
         // The client gets an id that nobody has; the worker stays here for the next one without an id.
         return Ok(Leased { worker: shared.remote().issue(ask.card.clone()), ..leased });
@@ -125,7 +134,7 @@ pub(super) async fn wait_for_tasks(
     worker: &WorkerId,
     ask: &Ask,
     mut first: Option<Handed>,
-    stop: &CancellationToken,
+    LeaseBounds { memory, stop }: LeaseBounds<'_>,
 ) -> Outcome<Leased> {
     let (end, round) = (Instant::now() + ask.wait, shared.client().config().worker.heartbeat);
     let mut told = None;
@@ -138,7 +147,12 @@ pub(super) async fn wait_for_tasks(
         if first.is_some() || control.order == RunOrder::Run {
             let handed = match first.take() {
                 Some(handed) => handed,
-                None => claim(shared, worker, ask).await?,
+                None => {
+                    let _claim = memory.hold_claim(claim_bytes_max(shared, ask)).await?;
+                    let handed = claim(shared, worker, ask).await?;
+                    memory.set(handed.bytes());
+                    handed
+                }
             };
             if !handed.is_empty() {
                 let (worker, tasks) = (worker.clone(), handed.take().tasks);
@@ -188,6 +202,12 @@ pub(super) fn claim_params(shared: &Shared, worker: &WorkerId, ask: &Ask) -> Cla
     ClaimParams { worker, quotas, limit, suspects_at_most: SUSPECTS_AT_ONCE }
 }
 
+/// The most that a claim may bring: it stops behind the task with which it has enough.
+pub(super) fn claim_bytes_max(shared: &Shared, ask: &Ask) -> usize {
+    let payload_bytes_max = shared.client().config().limits.payload_bytes_max;
+    ask.max.saturating_mul(payload_bytes_max).min(CLAIM_BYTES_MAX + payload_bytes_max)
+}
+
 /// Tasks that were claimed for a worker; they go back unless it takes them.
 pub(super) struct Handed {
     shared: Shared,
@@ -209,6 +229,12 @@ impl Handed {
 
     fn is_empty(&self) -> bool {
         self.claim.as_ref().is_none_or(|claim| claim.tasks.is_empty())
+    }
+
+    /// Of their payloads.
+    pub(super) fn bytes(&self) -> usize {
+        let tasks = self.claim.iter().flat_map(|claim| &claim.tasks);
+        tasks.map(|task| task.payload.len()).sum()
     }
 
     /// Takes them: from now on they are their worker's.

@@ -1,6 +1,5 @@
 //! Reports: how runs ended, and the next tasks in the same trip.
 
-use tokio_util::sync::CancellationToken;
 use windlass_core::store::{
     Applied, ApplyParams, ApplyReply, GetParams, Parts, Refusal, RunOrder, WorkerRecord,
 };
@@ -8,7 +7,8 @@ use windlass_core::{Ending, Error, Lease, State, TaskId, TaskRecord, Transition,
 
 use super::known::Run;
 use super::lease::{
-    Ask, Handed, Leased, check_ask, claim_params, introduce, judge, renew, wait_for_tasks,
+    Ask, Handed, LeaseBounds, Leased, check_ask, claim_bytes_max, claim_params, introduce, judge,
+    renew, wait_for_tasks,
 };
 use super::{check_worker, recognise, unknown};
 use crate::access::Caller;
@@ -45,7 +45,7 @@ pub(crate) async fn report(
     shared: &Shared,
     caller: &Caller,
     report: Report,
-    stop: &CancellationToken,
+    bounds: LeaseBounds<'_>,
 ) -> Outcome<Reported> {
     let Report { worker, results, ask } = report;
     let ids: Vec<_> = results.iter().map(|said| said.lease.task.clone()).collect();
@@ -69,7 +69,13 @@ pub(crate) async fn report(
         None => None,
     };
     let successes: Vec<_> = transitions.iter().map(success).collect();
-    let (mut applied, handed) = apply(shared, &worker, transitions, asking.as_ref()).await?;
+    // Results are taken whatever memory there is; then the next tasks have to wait for it.
+    let bytes_max = asking.as_ref().map_or(0, |(_, ask)| claim_bytes_max(shared, ask));
+    let claim = bounds.memory.try_hold_claim(bytes_max);
+    let at_once = asking.as_ref().filter(|_| claim.is_some());
+    let (mut applied, handed) = apply(shared, &worker, transitions, at_once).await?;
+    bounds.memory.set(handed.as_ref().map_or(0, Handed::bytes));
+    drop(claim);
     refuse_late_successes(shared, &successes, &mut applied).await?;
     let mut applied = applied.into_iter();
     let outcomes = results.into_iter().zip(runs).map(|(said, run)| {
@@ -91,7 +97,7 @@ pub(crate) async fn report(
     }
     let leased = match asking {
         // The results are stored by now: whatever this comes to, the answer must tell so.
-        Some((asker, ask)) => wait_for_tasks(shared, &asker, &ask, handed, stop).await.ok(),
+        Some((asker, ask)) => wait_for_tasks(shared, &asker, &ask, handed, bounds).await.ok(),
         None => None,
     };
     Ok(Reported { outcomes, leased })

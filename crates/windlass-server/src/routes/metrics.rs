@@ -1,8 +1,9 @@
 //! The metrics, for Prometheus, and the few numbers that an autoscaler needs.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
 use windlass_core::store::Filter;
 use windlass_core::{Error, ErrorKind, QueueName};
 use windlass_engine::Metrics;
@@ -10,13 +11,15 @@ use windlass_engine::Metrics;
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::form::{Entry, Sort, entry};
+use crate::memory::ResponseMemory;
 use crate::openapi::call::{Call, Group, answer, page as shown};
 use crate::problem::Outcome;
 use crate::query::RawQuery;
 use crate::wire::Json;
 use crate::wire::autoscale::Autoscale;
 
-type Text = ([(HeaderName, &'static str); 2], String);
+/// What the metrics take, about, with as many queues as are told apart.
+const TEXT_BYTES: usize = 128 * 1024;
 
 pub(super) const SHOW: Call = Call {
     group: Group::Server,
@@ -38,10 +41,16 @@ pub(super) const AUTOSCALE: Call = Call {
 };
 
 /// Everything that is counted. Answers also while the store does not, without what only that knows.
-pub(super) async fn show(State(shared): State<Shared>, query: RawQuery) -> Outcome<Text> {
+pub(super) async fn show(
+    State(shared): State<Shared>,
+    query: RawQuery,
+    memory: ResponseMemory,
+) -> Outcome<Response> {
     query.none()?;
+    memory.hold(TEXT_BYTES).await?;
     let text = shared.client().metrics().text().await;
-    Ok(([(CONTENT_TYPE, Metrics::MEDIA), (CACHE_CONTROL, "no-store")], text))
+    let headers = [(CONTENT_TYPE, Metrics::MEDIA), (CACHE_CONTROL, "no-store")];
+    Ok(memory.attach((headers, text).into_response()))
 }
 
 /// Work and slots of a queue, or of all, as of a second ago at most. A queue that is not there yet has none.

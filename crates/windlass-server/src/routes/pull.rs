@@ -18,12 +18,9 @@ use crate::memory::ResponseMemory;
 use crate::openapi::call::{Call, Group, Takes, WORKER_ID, answer};
 use crate::problem::{Outcome, Slug};
 use crate::query::RawQuery;
-use crate::remote;
+use crate::remote::{self, LeaseBounds};
 use crate::wire::Json;
 use crate::wire::pull::{LEASE, PULSE, REPORT, Results, Tasks, Told, ask, pulse, report};
-
-/// Memory that must be free for a lease: its tasks are claimed before anybody knows how large they are.
-const TASKS_BYTES: usize = 1024 * 1024;
 
 /// When waits have to end.
 type Stop = Option<Extension<Stopping>>;
@@ -51,8 +48,8 @@ pub(super) async fn lease(
     let body = body::json(request, body::SINGLE_BYTES_MAX).await?;
     let ask = ask(&body.bytes)?;
     drop(body);
-    memory.admit(TASKS_BYTES).await?;
-    let leased = remote::lease(&shared, &caller, &ask, &token(stop)).await?;
+    let bounds = LeaseBounds { memory: &memory, stop: &token(stop) };
+    let leased = remote::lease(&shared, &caller, &ask, bounds).await?;
     let answer = Tasks::new(&leased, shared.client().config());
     Ok(memory.attach(Json(StatusCode::OK, answer).into_response()))
 }
@@ -77,15 +74,17 @@ pub(super) async fn results(
     caller: Caller,
     query: RawQuery,
     stop: Stop,
+    memory: ResponseMemory,
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
     let body = body::json(request, body::BATCH_BYTES_MAX).await?;
     let report = report(&body.bytes, shared.client().config())?;
     let _memory = body.into_memory();
-    let reported = remote::report(&shared, &caller, report, &token(stop)).await?;
+    let bounds = LeaseBounds { memory: &memory, stop: &token(stop) };
+    let reported = remote::report(&shared, &caller, report, bounds).await?;
     let answer = Results::new(&reported, shared.client().config());
-    Ok(Json(StatusCode::OK, answer).into_response())
+    Ok(memory.attach(Json(StatusCode::OK, answer).into_response()))
 }
 
 pub(super) const HEARTBEAT: Call = Call {

@@ -3,7 +3,7 @@
 use axum::extract::{Request, State as Shares};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use windlass_core::statistics::rate_per_second;
+use windlass_core::statistics::rates_per_second;
 use windlass_core::store::{Action, Depth, Filter, Order, QueueRecord, RunOrder};
 use windlass_core::{QueueName, State, Timestamp};
 use windlass_engine::Period;
@@ -15,12 +15,16 @@ use crate::app::Shared;
 use crate::audit::{self, Deed};
 use crate::body;
 use crate::form::{Entry, Sort, entry};
+use crate::memory::ResponseMemory;
 use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::{CURSOR, DRY_RUN, RawQuery};
 use crate::sweep::{Sweep, Swept};
 use crate::wire::queue::{Queue, Rates};
 use crate::wire::{Json, List};
+
+/// What a queue takes in a list, about.
+const QUEUE_BYTES: usize = 400;
 
 const QUEUE: [Entry; 1] = [entry("queue", Sort::Text, "The name of a queue")];
 const NEW_QUEUE: [Entry; 1] = [entry("queue", Sort::Name, "The name of a queue")];
@@ -39,14 +43,16 @@ pub(super) async fn list(
     Shares(shared): Shares<Shared>,
     caller: Caller,
     query: RawQuery,
+    memory: ResponseMemory,
 ) -> Outcome<Response> {
     query.none()?;
-    let mut queues = shared.store().queues().await?;
-    queues.retain(|queue| caller.reaches(&queue.name));
-    let now = clock(&shared, &queues).await?;
+    let queues = shared.queues().await?;
+    let queues: Vec<_> = queues.iter().filter(|queue| caller.reaches(&queue.name)).collect();
+    memory.hold(queues.len() * QUEUE_BYTES).await?;
+    let now = clock(&shared, queues.iter().copied()).await?;
     let rates = rates(&shared).await;
-    let data = queues.iter().map(|queue| Queue::new(queue, now, rates(queue))).collect();
-    Ok(Json(StatusCode::OK, List::whole(data)).into_response())
+    let data = queues.into_iter().map(|queue| Queue::new(queue, now, rates(queue))).collect();
+    Ok(memory.attach(Json(StatusCode::OK, List::whole(data)).into_response()))
 }
 
 pub(super) const SHOW: Call = Call {
@@ -166,13 +172,13 @@ pub(super) async fn purge(
 
 async fn told(shared: &Shared, name: &str) -> Outcome<Response> {
     let record = find(shared, name).await?;
-    let now = clock(shared, std::slice::from_ref(&record)).await?;
+    let now = clock(shared, [&record]).await?;
     Ok(Json(StatusCode::OK, Queue::new(&record, now, rates(shared).await(&record))).into_response())
 }
 
 async fn find(shared: &Shared, name: &str) -> Outcome<QueueRecord> {
-    let queues = shared.store().queues().await?;
-    let found = queues.into_iter().find(|queue| queue.name.as_str() == name);
+    let queues = shared.queues().await?;
+    let found = queues.iter().find(|queue| queue.name.as_str() == name).cloned();
     let shown = windlass_core::limits::clip(name, 128);
     found.ok_or_else(|| Problem::new(Slug::NotFound, format!("no queue {shown:?}")))
 }
@@ -180,15 +186,16 @@ async fn find(shared: &Shared, name: &str) -> Outcome<QueueRecord> {
 /// What comes into queues and leaves them. A queue is told also while its statistics cannot be read.
 async fn rates(shared: &Shared) -> impl Fn(&QueueRecord) -> Rates {
     let read = shared.client().statistics().read(Period::Recent).await.ok();
-    move |queue| {
-        let read = read.as_ref()?;
-        Some(rate_per_second(&read.spans, read.now, &queue.name))
-    }
+    let rates = read.map(|read| rates_per_second(&read.spans, read.now));
+    move |queue| Some(rates.as_ref()?.get(&queue.name).copied().unwrap_or_default())
 }
 
 /// The store's clock, if any age is to be told by it.
-async fn clock(shared: &Shared, queues: &[QueueRecord]) -> Outcome<Timestamp> {
-    if queues.iter().all(|queue| queue.oldest_pending_at.is_none()) {
+async fn clock(
+    shared: &Shared,
+    queues: impl IntoIterator<Item = &QueueRecord>,
+) -> Outcome<Timestamp> {
+    if queues.into_iter().all(|queue| queue.oldest_pending_at.is_none()) {
         return Ok(Timestamp::default());
     }
     Ok(shared.store().inspect(Depth::Ping).await?.now)

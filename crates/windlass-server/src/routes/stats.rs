@@ -33,7 +33,7 @@ pub(super) const SHOW: Call = Call {
 pub(super) async fn show(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Json<Stats>> {
     query.none()?;
     let store = shared.store();
-    let (queues, workers) = (store.queues().await?, store.workers().await?);
+    let (queues, workers) = tokio::try_join!(shared.queues(), shared.workers())?;
     let (profile, repairs_total) = (store.profile(), shared.client().metrics().repairs_total());
     let stored = Stored { profile: &profile, repairs_total };
     let windows = shared.windows().await?;

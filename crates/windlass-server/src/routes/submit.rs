@@ -19,7 +19,7 @@ use crate::body::{self, Body, Media};
 use crate::fields;
 use crate::form::{Entry, Sort, entry};
 use crate::listen::Bounds;
-use crate::memory::SMALL_BYTES;
+use crate::memory::{ResponseMemory, SMALL_BYTES};
 use crate::openapi::call::{Call, Group, Takes, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
@@ -62,12 +62,17 @@ pub(super) async fn one(
     State(shared): State<Shared>,
     caller: Caller,
     query: RawQuery,
+    memory: ResponseMemory,
     request: Request,
 ) -> Outcome<Response> {
     query.none()?;
     let (origin, headers) = (Origin::of(&request), from_headers(request.headers())?);
     let config = shared.client().config();
     let body = body::json(request, body::single_bytes_max(&config.limits)).await?;
+    if body.bytes.len() > SMALL_BYTES {
+        // The response repeats the payload.
+        memory.hold(body.bytes.len()).await?;
+    }
     let task = read(&body.bytes, headers, config)?;
     let tasks = check_names(&shared, &caller, origin, vec![Ok(task)]).await?;
     let mut accepted = submit(&shared, &caller, tasks, Echo::Payloads).await;
@@ -79,7 +84,7 @@ pub(super) async fn one(
     if let Some(location) = location.and_then(|location| location.try_into().ok()) {
         response.headers_mut().insert(header::LOCATION, location);
     }
-    Ok(response)
+    Ok(memory.attach(response))
 }
 
 pub(super) const BATCH: Call = Call {

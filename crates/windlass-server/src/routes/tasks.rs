@@ -142,8 +142,9 @@ pub(super) async fn count(
 async fn from_counts(shared: &Shared, filter: &Filter, by: Option<By>) -> Outcome<Count> {
     let is_meant = |state: &State| filter.states.is_empty() || filter.states.contains(state);
     let states: Vec<_> = State::ALL.into_iter().filter(is_meant).collect();
-    let mut queues = shared.store().queues().await?;
-    queues.retain(|queue| filter.queue.as_ref().is_none_or(|name| *name == queue.name));
+    let queues = shared.queues().await?;
+    let is_asked = |name| filter.queue.as_ref().is_none_or(|asked| asked == name);
+    let queues: Vec<_> = queues.iter().filter(|queue| is_asked(&queue.name)).collect();
     let in_state = |state: &State| queues.iter().map(|queue| queue.counts.get(*state)).sum();
     let by_state: Vec<(String, u64)> =
         states.iter().map(|state| (state.to_string(), in_state(state))).collect();

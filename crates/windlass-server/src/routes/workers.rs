@@ -14,6 +14,7 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::audit::{self, Deed};
 use crate::body;
+use crate::memory::ResponseMemory;
 use crate::openapi::call::{Call, Group, Takes, WORKER_ID, answer};
 use crate::problem::{Outcome, Problem, Slug};
 use crate::query::RawQuery;
@@ -22,6 +23,9 @@ use crate::wire::task::Task;
 use crate::wire::worker::Worker;
 use crate::wire::{Json, List};
 
+/// What a worker takes in a list, about, and the name of each of its queues.
+const WORKER_BYTES: usize = 1024;
+const NAME_BYTES: usize = 32;
 /// Most tasks of one worker that are told.
 const TASKS_MAX: usize = 500;
 
@@ -34,12 +38,18 @@ pub(super) const LIST: Call = Call {
 };
 
 /// All workers that live, and those that ended within the last hour.
-pub(super) async fn list(Shares(shared): Shares<Shared>, query: RawQuery) -> Outcome<Response> {
+pub(super) async fn list(
+    Shares(shared): Shares<Shared>,
+    query: RawQuery,
+    memory: ResponseMemory,
+) -> Outcome<Response> {
     query.none()?;
-    let workers = shared.store().workers().await?;
+    let workers = shared.workers().await?;
+    let queues: usize = workers.iter().map(|worker| worker.card.queues.len()).sum();
+    memory.hold(workers.len() * WORKER_BYTES + queues * NAME_BYTES).await?;
     let now = shared.store().inspect(Depth::Ping).await?.now;
     let data = workers.iter().map(|worker| Worker::new(worker, now)).collect();
-    Ok(Json(StatusCode::OK, List::whole(data)).into_response())
+    Ok(memory.attach(Json(StatusCode::OK, List::whole(data)).into_response()))
 }
 
 #[derive(Serialize, JsonSchema)]

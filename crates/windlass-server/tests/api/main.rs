@@ -18,3 +18,4 @@ mod statistics;
 mod submit;
 mod support;
 mod tls;
+mod unread;

@@ -1,7 +1,11 @@
--- workers: how many tasks workers hold in a queue. ARGV from 2: workers. returns the count of each
+-- workers: how many tasks workers hold in queues. ARGV from 2: workers. returns the count of each
 local reply = {}
 for i = 2, #ARGV do
-  local held = redis.pcall('SCARD', 'wl:' .. KEYS[1] .. 'w:' .. ARGV[i])
-  reply[i - 1] = type(held) == 'number' and held or 0
+  local count = 0
+  for k = 1, #KEYS do
+    local held = redis.pcall('SCARD', 'wl:' .. KEYS[k] .. 'w:' .. ARGV[i])
+    if type(held) == 'number' then count = count + held end
+  end
+  reply[i - 1] = count
 end
 return reply

@@ -1,5 +1,7 @@
 //! A claim as it is asked for in calls of a bounded size, and what came of it: what both layouts have in common.
 
+use std::collections::{HashMap, HashSet};
+
 use futures_util::future::join_all;
 use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, Quota};
 use windlass_core::{Claimed, Error, QueueName, Reason, Result, Timestamp, WorkerId};
@@ -117,9 +119,9 @@ impl Asking {
 
     /// The queues of the next call: all of them, or on a Cluster those of the first.
     pub(super) fn queues(&self, is_cluster: bool) -> Vec<QueueName> {
-        let mut queues: Vec<QueueName> = Vec::new();
+        let (mut queues, mut named) = (Vec::new(), HashSet::new());
         for quota in self.next_quotas(is_cluster) {
-            if !queues.contains(&quota.queue) {
+            if named.insert(&quota.queue) {
                 queues.push(quota.queue.clone());
             }
         }
@@ -169,9 +171,9 @@ impl Asking {
         call.add(self.limit.min(AT_ONCE));
         call.add(self.suspects);
         call.add(quotas.len());
+        let numbers: HashMap<_, _> = queues.iter().zip(1_usize..).collect();
         for quota in quotas {
-            let at = queues.iter().position(|queue| *queue == quota.queue).unwrap_or_default();
-            call.add(at + 1);
+            call.add(numbers.get(&quota.queue).copied().unwrap_or(1));
             call.add(quota.at_most.min(AT_ONCE));
             L::add_quota(call, quota);
         }

@@ -12,6 +12,7 @@ mod beat;
 mod change;
 mod claim;
 mod damage;
+mod due;
 mod expire;
 mod foreign;
 mod insert;
@@ -82,6 +83,8 @@ struct Together {
     presence: Presence,
     /// Where the walk through all keys goes on.
     walk_cursor: Mutex<u64>,
+    /// The last queue through which the leader's sweep has taken its steps.
+    mended_last: Mutex<Option<QueueName>>,
 }
 
 impl Deref for Shared {

@@ -25,6 +25,9 @@ use crate::wakes::{News, Wakes};
 pub(crate) const BLOCK_MAX: Duration = Duration::from_secs(5);
 /// How much longer its answer may take before the connection counts as dead.
 const GRACE: Duration = Duration::from_secs(3);
+/// Who listens for more queues than these takes all bells when it hears one: each would be a claim that looks at all of
+/// them, and after a burst there are as many bells as queues.
+const FEW_QUEUES: usize = 100;
 /// Time between two tries to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -235,8 +238,14 @@ async fn hear<T: Listening>(layout: Weak<T>, wanted: Arc<Mutex<Wanted>>, poke: S
                 if !is_own {
                     // Also when nobody waits: who is looking just now may have looked too early.
                     let queues = wanted.lock().queues.clone();
+                    let takes_all = queues.len() > FEW_QUEUES && !is_over;
+                    if takes_all {
+                        // Before anybody is told: a bell that rings later is kept.
+                        take_bells(&*store, &queues).await;
+                    }
                     let rung = queues.into_iter().filter(|queue| {
-                        bell.as_ref().is_none_or(|bell| store.bells(queue).contains(bell))
+                        takes_all
+                            || bell.as_ref().is_none_or(|bell| store.bells(queue).contains(bell))
                     });
                     let ready = rung.collect();
                     store.wakes().tell(News { ready, ..News::default() });
@@ -256,6 +265,17 @@ async fn hear<T: Listening>(layout: Weak<T>, wanted: Arc<Mutex<Wanted>>, poke: S
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
+    }
+}
+
+/// Takes the bells of all these queues.
+async fn take_bells<T: Listening>(layout: &T, queues: &BTreeSet<QueueName>) {
+    let mut delete = redis::cmd("DEL");
+    for queue in queues {
+        delete.arg(layout.bells(queue));
+    }
+    if let Err(error) = layout.link().command("take bells", &delete).await {
+        tracing::debug!(error = error.chain(), "bells were left; each is heard by itself");
     }
 }
 

@@ -144,3 +144,23 @@ pub async fn promote_tells_when_the_next_retry_is_due(s: Scene) {
     let next = s.promote().await.next_due;
     assert!(next.is_some_and(|at| at <= due), "due at {due}, told {next:?}");
 }
+
+/// More queues than any store visits one by one.
+const MANY_QUEUES: usize = 150;
+
+pub async fn what_is_due_in_a_few_of_many_queues_is_promoted(s: Scene) {
+    let is_soon = |number: usize| number % 50 == 49;
+    let drafts = (0..MANY_QUEUES).map(|number| {
+        let delay = if is_soon(number) { SECOND * 5 } else { HOUR };
+        draft().queue(&format!("many-{number:03}")).after(delay)
+    });
+    let ids = s.submit_all(drafts).await;
+    assert_eq!(s.promote().await.done, 0, "nothing is due");
+    s.advance(SECOND * 6);
+    let report = s.promote().await;
+    assert!(report.next_due.is_some(), "the others are due later");
+    for (number, id) in ids.iter().enumerate() {
+        let state = if is_soon(number) { State::Pending } else { State::Scheduled };
+        s.expect(id, state, "each at its own time").await;
+    }
+}

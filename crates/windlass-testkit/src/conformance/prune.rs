@@ -217,3 +217,17 @@ pub async fn tend_in_small_pieces_gets_to_the_end(s: Scene) {
     }
     assert_eq!(done, 5, "keys freed in all");
 }
+
+pub async fn what_is_over_in_a_few_of_many_queues_is_pruned(s: Scene) {
+    let drafts = (0..150).map(|number| draft().queue(&format!("many-{number:03}")));
+    let ids = s.submit_all(drafts).await;
+    for id in ids.iter().step_by(50) {
+        s.cancel(id).await;
+    }
+    s.advance(RETENTION);
+    assert_eq!(s.prune().await.done, 3);
+    for id in ids.iter().step_by(50) {
+        s.expect_gone(id, "its time is over").await;
+    }
+    s.expect(&ids[1], State::Pending, "it waits").await;
+}

@@ -33,7 +33,7 @@ impl Shared {
             }
             self.hide(worker).await;
         }
-        for queue in &queues {
+        for queue in &self.due(queues, "recover").await?.queues {
             let recovered = self.recover(queue, duty, &mut report).await;
             damage::skip(queue, recovered)?;
         }

@@ -3,6 +3,7 @@
 use windlass_core::store::{Duty, DutyReport};
 use windlass_core::{QueueName, Result};
 
+use super::due::DueQueues;
 use super::{AT_ONCE, Shared, damage, scripts};
 use crate::redis::fleet::stale_term;
 use crate::redis::reply::{Reply, next};
@@ -12,23 +13,23 @@ use crate::wakes::News;
 impl Shared {
     pub(super) async fn promote(&self, duty: Duty) -> Result<DutyReport> {
         let (_, queues) = self.fleet.begin(duty, "").await?;
-        self.sweep(duty, &queues, &scripts::PROMOTE).await
+        self.sweep(duty, self.due(queues, "promote").await?, &scripts::PROMOTE).await
     }
 
     pub(super) async fn prune(&self, duty: Duty) -> Result<DutyReport> {
         let (_, queues) = self.fleet.begin(duty, "").await?;
-        self.sweep(duty, &queues, &scripts::PRUNE).await
+        self.sweep(duty, self.due(queues, "prune").await?, &scripts::PRUNE).await
     }
 
-    /// Has a script go through all queues; it answers time, done, more, the next time, and skipped.
+    /// Has a script go through queues; it answers time, done, more, the next time, and skipped.
     async fn sweep(
         &self,
         duty: Duty,
-        queues: &[QueueName],
+        due: DueQueues,
         script: &'static Script,
     ) -> Result<DutyReport> {
-        let mut report = DutyReport::default();
-        for queue in queues {
+        let mut report = DutyReport { next_due: due.next_due, ..DutyReport::default() };
+        for queue in &due.queues {
             loop {
                 let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
                 let swept = self.sweep_queue(duty, queue, script, left).await;

@@ -9,6 +9,8 @@ use windlass_core::{Priority, QueueName, Result, State, TaskId, TaskRecord, Work
 use super::{Shared, damage, scripts};
 use crate::redis::reply::{Reply, next};
 
+/// Pairs of workers and queues in one question for what workers hold.
+const HELD_AT_ONCE: usize = 2_000;
 /// Most queues in one call.
 const QUEUES_AT_ONCE: usize = 50;
 
@@ -69,8 +71,11 @@ impl Shared {
             return Ok(counts);
         }
         let queues = self.all_queues().await?;
-        let asked = queues.iter().map(|queue| async move {
-            let mut call = scripts::WORKERS.on(&[self.stem(queue)]).arg(self.options().told_time());
+        let at_once = (HELD_AT_ONCE / workers.len()).clamp(1, QUEUES_AT_ONCE);
+        let chunks = self.fleet.by_slot(&queues).flat_map(|group| group.chunks(at_once));
+        let asked = chunks.map(|chunk| async move {
+            let stems: Vec<_> = chunk.iter().map(|queue| self.stem(queue)).collect();
+            let mut call = scripts::WORKERS.on(&stems).arg(self.options().told_time());
             workers.iter().for_each(|worker| call.add(worker.as_str()));
             self.ask(call).await?.list()
         });

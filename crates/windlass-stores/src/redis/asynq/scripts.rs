@@ -25,6 +25,7 @@ scripts! {
     CHANGE = OVER_LIMIT + "change";
     CLAIM = OVER_LIMIT + CLAIMING + "claim";
     DAMAGE = "damage";
+    DUE = "due";
     HELD = OVER_LIMIT + "held";
     INSERT = "insert";
     LIST = "list";

@@ -1,6 +1,6 @@
 //! Tend on asynq's keys: locks whose time is over, and the sweep that puts right what asynq leaves half done.
 //!
-//! The sweep goes round and round, a few steps at each tend.
+//! The sweep goes round and round, a few steps in some of the queues at each tend.
 
 use windlass_core::store::{Duty, DutyReport, Term};
 use windlass_core::{QueueName, Result};
@@ -72,13 +72,15 @@ impl Shared {
     pub(super) async fn tend(&self, duty: Duty) -> Result<DutyReport> {
         let (begun, queues) = self.fleet.begin(duty, "tend").await?;
         let mut report = DutyReport { has_more: begun.has_more, ..DutyReport::default() };
-        for queue in &queues {
+        for queue in &self.due(queues.clone(), "tend").await?.queues {
             let left = duty.limit - usize::try_from(report.done).unwrap_or(duty.limit);
             let swept = self.sweep_queue(duty, queue, &scripts::TEND, left).await;
             if let Some(mut parts) = damage::skip(queue, swept)? {
                 report.done += next(&mut parts, "tend")?.number()?.unsigned_abs();
                 report.has_more |= next(&mut parts, "tend")?.number()? == 1;
             }
+        }
+        for queue in &self.mended_next(queues) {
             let found = self.mend(queue, Some(duty.term), Sweep::Mend, STEPS).await;
             let Some(found) = damage::skip(queue, found)? else { continue };
             found.log(queue);
