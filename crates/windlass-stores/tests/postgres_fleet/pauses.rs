@@ -114,7 +114,6 @@ async fn a_beat_reads_no_queues_that_run() {
         let text = "EXPLAIN EXECUTE beat (NULL, 'worker', '{}', 15000, ARRAY['queue-77', 'queue-78'])";
         let rows = other.query(text, &[]).await.unwrap();
         let plan = rows.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>().join("\n");
-        assert!(!plan.contains("Seq Scan on queue"), "{plan}");
-        assert!(plan.contains("queue_paused") || plan.contains("queue_name_key"), "{plan}");
+        assert!(plan.contains("queue_paused"), "{plan}");
     }
 }
