@@ -1,4 +1,4 @@
--- The schema of the PostgreSQL store, version 9. Written by `cargo xtask schema`; do not edit.
+-- The schema of the PostgreSQL store, version 10. Written by `cargo xtask schema`; do not edit.
 
 CREATE SEQUENCE audit_seq AS bigint MINVALUE 1 START 1;
 
@@ -285,6 +285,8 @@ CREATE INDEX fate_state ON fate USING btree (state, seq) WHERE (state IS NOT NUL
 CREATE INDEX lease_epoch ON lease USING btree (epoch) WHERE (epoch IS NOT NULL);
 
 CREATE INDEX outbox_xact ON outbox USING btree (xact);
+
+CREATE INDEX queue_paused ON queue USING btree (name) WHERE is_paused;
 
 CREATE INDEX ready_order ON ready USING btree (queue, lane, "position");
 

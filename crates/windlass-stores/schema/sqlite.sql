@@ -1,4 +1,4 @@
--- The schema of the SQLite store, version 3. Written by `cargo xtask schema`; do not edit.
+-- The schema of the SQLite store, version 4. Written by `cargo xtask schema`; do not edit.
 
 CREATE TABLE windlass_blob (
   key  INTEGER PRIMARY KEY,
@@ -35,7 +35,7 @@ CREATE TABLE windlass_meta (
 CREATE TABLE windlass_queue (
   name      TEXT PRIMARY KEY,
   is_paused INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+, order_number INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TABLE windlass_tally (
   queue       TEXT NOT NULL,
@@ -103,6 +103,8 @@ CREATE TABLE windlass_worker (
   lease_until INTEGER NOT NULL,
   gone_at     INTEGER                             -- declared lost, or left
 ) STRICT;
+
+CREATE INDEX windlass_queue_paused ON windlass_queue (order_number) WHERE is_paused = 1;
 
 CREATE INDEX windlass_task_due ON windlass_task (run_at, number) WHERE state = 0 OR state = 3;
 

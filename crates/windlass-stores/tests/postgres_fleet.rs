@@ -4,6 +4,9 @@
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
+#[path = "postgres_fleet/pauses.rs"]
+mod pauses;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

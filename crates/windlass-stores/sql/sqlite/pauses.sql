@@ -1,7 +1,7 @@
 -- pauses: queues that were paused after an order, and still are.
 -- in: ?1 the order's number        out: name and number of each, the first order first
-SELECT name, ordered
+SELECT name, order_number
 FROM windlass_queue
 WHERE is_paused = 1
-  AND ordered > ?1
-ORDER BY ordered
+  AND order_number > ?1
+ORDER BY order_number
