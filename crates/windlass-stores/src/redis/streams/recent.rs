@@ -108,8 +108,8 @@ mod tests {
         recent.note_paused(&idle, false);
         recent.had_nothing(&paused, announced + QUIET);
         recent.had_nothing(&idle, announced + QUIET);
-        assert_eq!(to_ask(&[idle.clone()]), []);
-        assert_eq!(to_ask(&[idle.clone(), paused.clone()]), [paused.clone()]);
+        assert_eq!(to_ask(std::slice::from_ref(&idle)), []);
+        assert_eq!(to_ask(&[idle.clone(), paused.clone()]), std::slice::from_ref(&paused));
         recent.note_paused(&paused, false);
         assert_eq!(to_ask(&[idle, paused]), []);
     }
