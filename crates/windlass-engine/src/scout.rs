@@ -12,10 +12,12 @@ use windlass_core::store::QueueRecord;
 use crate::quotas::Queues;
 use crate::station::Station;
 
-/// How often it looks. Where there are so many queues that a look takes long, it rests for so many times as long.
+/// How often it looks; less often where there are so many queues that a look takes long.
 const EVERY: Duration = Duration::from_secs(5);
-const EVERY_MAX: Duration = Duration::from_secs(30);
-const REST_PER_LOOK: u32 = 100;
+const EVERY_MAX: Duration = Duration::from_secs(10);
+const REST_PER_LOOK: u32 = 20;
+/// How often while queues with work had to be left out.
+const EVERY_CROWDED: Duration = Duration::from_secs(1);
 /// Most queues that a worker serves: each makes every claim a little dearer.
 const QUEUES_MAX: usize = 1_000;
 
@@ -24,11 +26,13 @@ pub(crate) fn start(station: Arc<Station>, stop: CancellationToken) -> JoinHandl
     tokio::spawn(async move {
         let mut left_out_before = 0;
         while station.settings.serves_all && !stop.is_cancelled() {
-            let began = Instant::now();
+            let (began, mut is_crowded) = (Instant::now(), false);
             match station.store.queues().await {
                 Ok(found) => {
                     station.contact.answered();
-                    let (queues, left_out) = served(&station.settings.queues, found);
+                    let Served { queues, left_out, leaves_work } =
+                        served(&station.settings.queues, found);
+                    is_crowded = leaves_work;
                     if left_out > 0 && left_out != left_out_before {
                         tracing::warn!(left_out, most = QUEUES_MAX, "too many queues to serve all");
                     }
@@ -39,32 +43,45 @@ pub(crate) fn start(station: Arc<Station>, stop: CancellationToken) -> JoinHandl
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(pause_after(began.elapsed())) => {}
+                () = tokio::time::sleep(pause_after(began.elapsed(), is_crowded)) => {}
             }
         }
     })
 }
 
 /// How long it rests after a look that took so long.
-fn pause_after(look: Duration) -> Duration {
-    (look * REST_PER_LOOK).clamp(EVERY, EVERY_MAX)
+fn pause_after(look: Duration, is_crowded: bool) -> Duration {
+    let least = if is_crowded { EVERY_CROWDED } else { EVERY };
+    let rest = if is_crowded { look } else { look * REST_PER_LOOK };
+    rest.clamp(least, EVERY_MAX)
 }
 
-/// The queues that were named, then all others by name with a weight of 1; and how many were left
-/// out for the bound. Where that has to be, those with tasks that can run go first.
-fn served(named: &Queues, mut found: Vec<QueueRecord>) -> (Queues, usize) {
+/// What is served.
+struct Served {
+    queues: Queues,
+    /// How many were left out for the bound.
+    left_out: usize,
+    /// Some of those have tasks that can run.
+    leaves_work: bool,
+}
+
+/// The queues that were named, then all others by name with a weight of 1. Where some have to be left out for the bound, those
+/// with tasks that can run go first.
+fn served(named: &Queues, mut found: Vec<QueueRecord>) -> Served {
     let mut queues = named.clone();
     let known: HashSet<_> = named.weighted.iter().map(|(queue, _)| queue).collect();
     found.retain(|queue| !known.contains(&queue.name));
     let room = QUEUES_MAX.saturating_sub(known.len());
     let left_out = found.len().saturating_sub(room);
+    let is_idle = |queue: &QueueRecord| queue.is_paused || queue.pending == [0; 4];
+    let leaves_work = left_out > 0 && found.iter().filter(|queue| !is_idle(queue)).count() > room;
     if left_out > 0 {
-        found.sort_by_key(|queue| queue.is_paused || queue.pending == [0; 4]);
+        found.sort_by_key(is_idle);
         found.truncate(room);
         found.sort_by(|a, b| a.name.cmp(&b.name));
     }
     queues.weighted.extend(found.into_iter().map(|queue| (queue.name, 1)));
-    (queues, left_out)
+    Served { queues, left_out, leaves_work }
 }
 
 #[cfg(test)]
@@ -92,26 +109,34 @@ mod tests {
     #[test]
     fn what_was_named_keeps_its_place_and_weight() {
         let found = vec![record("a", 0), record("mail", 0), record("{odd} \0name", 0)];
-        let (queues, left_out) = served(&named(&[("mail", 7), ("soon", 2)]), found);
+        let served = served(&named(&[("mail", 7), ("soon", 2)]), found);
         let expected = named(&[("mail", 7), ("soon", 2), ("a", 1), ("{odd} \0name", 1)]);
-        assert_eq!((queues.weighted, left_out), (expected.weighted, 0));
+        assert_eq!((served.queues.weighted, served.left_out), (expected.weighted, 0));
     }
 
     #[test]
     fn a_look_that_takes_long_is_repeated_less_often() {
-        let millis = Duration::from_millis;
-        for (look, rest) in [(1, 5_000), (50, 5_000), (100, 10_000), (60_000, 30_000)] {
-            assert_eq!(pause_after(millis(look)), millis(rest));
-        }
+        let pause = |look: u64, is_crowded| {
+            pause_after(Duration::from_millis(look), is_crowded).as_millis()
+        };
+        assert_eq!(
+            [pause(1, false), pause(400, false), pause(60_000, false)],
+            [5_000, 8_000, 10_000]
+        );
+        assert_eq!([pause(1, true), pause(3_000, true)], [1_000, 3_000]);
     }
 
     #[test]
     fn beyond_the_bound_queues_with_work_go_first() {
-        let mut found: Vec<_> = (0..1_500).map(|n| record(&format!("empty-{n:04}"), 0)).collect();
+        let empty = |number| record(&format!("empty-{number:04}"), 0);
+        let mut found: Vec<_> = (0..1_500).map(empty).collect();
         found.push(record("zebra", 3));
-        let (queues, left_out) = served(&named(&[("default", 1)]), found);
-        assert_eq!((queues.weighted.len(), left_out), (QUEUES_MAX, 502));
+        let crowded: Vec<_> = (0..1_500).map(|n| record(&format!("full-{n:04}"), 1)).collect();
+        let default = named(&[("default", 1)]);
+        let Served { queues, left_out, leaves_work } = served(&default, found);
+        assert_eq!((queues.weighted.len(), left_out, leaves_work), (QUEUES_MAX, 502, false));
         assert_eq!(queues.weighted[0].0.as_str(), "default");
         assert_eq!(queues.weighted[QUEUES_MAX - 1].0.as_str(), "zebra");
+        assert!(served(&default, crowded).leaves_work);
     }
 }
