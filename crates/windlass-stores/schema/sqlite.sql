@@ -35,7 +35,7 @@ CREATE TABLE windlass_meta (
 CREATE TABLE windlass_queue (
   name      TEXT PRIMARY KEY,
   is_paused INTEGER NOT NULL
-, ordered INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
+, order_number INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TABLE windlass_tally (
   queue       TEXT NOT NULL,
@@ -104,7 +104,7 @@ CREATE TABLE windlass_worker (
   gone_at     INTEGER                             -- declared lost, or left
 ) STRICT;
 
-CREATE INDEX windlass_queue_paused ON windlass_queue (ordered) WHERE is_paused = 1;
+CREATE INDEX windlass_queue_paused ON windlass_queue (order_number) WHERE is_paused = 1;
 
 CREATE INDEX windlass_task_due ON windlass_task (run_at, number) WHERE state = 0 OR state = 3;
 
