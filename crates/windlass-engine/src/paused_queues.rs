@@ -79,7 +79,7 @@ impl PausedReports {
     /// Ends when a report names a queue.
     pub(crate) async fn next(&mut self) {
         if self.0.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

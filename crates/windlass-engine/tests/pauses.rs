@@ -87,7 +87,8 @@ async fn prefetched_tasks_of_a_paused_queue_are_released_at_once() {
     order(&fleet, "default", RunOrder::Pause).await;
     tokio::time::sleep(MOMENT).await;
     assert_eq!(fleet.count(State::Running).await, SLOTS as u64, "only what had started");
-    let unstarted: Vec<_> = fleet.all().await.into_iter().filter(|r| !r.state.is_terminal()).collect();
+    let unstarted: Vec<_> =
+        fleet.all().await.into_iter().filter(|r| !r.state.is_terminal()).collect();
     for record in unstarted.iter().filter(|record| record.state != State::Running) {
         check_ended(record, State::Pending, 0, 0);
     }
@@ -113,8 +114,10 @@ async fn prefetched_tasks_of_other_queues_start_all_the_same() {
     let worker = worker.concurrency(SLOTS).start().await.unwrap();
     tokio::time::sleep(MOMENT).await;
     let started = slow.started() as u64;
-    let (of_paused, of_other) =
-        (count(&fleet, "paused", State::Running).await, count(&fleet, "other", State::Running).await);
+    let (of_paused, of_other) = (
+        count(&fleet, "paused", State::Running).await,
+        count(&fleet, "other", State::Running).await,
+    );
     assert!(of_paused + of_other > started, "nothing was fetched ahead");
     order(&fleet, "paused", RunOrder::Pause).await;
     tokio::time::sleep(MOMENT).await;

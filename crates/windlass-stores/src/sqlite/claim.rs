@@ -7,8 +7,8 @@ use windlass_core::history::{EndOfRun, Happening, Note};
 use windlass_core::store::{CLAIM_BYTES_MAX, ClaimParams, Quota};
 use windlass_core::task::Extras;
 use windlass_core::{
-    Claimed, Error, ErrorKind, Kind, Priority, QueueName, Reason, Result, Spec, State, Timestamp, WorkerId,
-    duration,
+    Claimed, Error, ErrorKind, Kind, Priority, QueueName, Reason, Result, Spec, State, Timestamp,
+    WorkerId, duration,
 };
 
 use super::row::{LARGE_PAYLOAD, Row, epoch_of, task_id, text, text_if_any};

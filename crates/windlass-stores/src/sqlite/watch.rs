@@ -81,9 +81,8 @@ fn last_pause(connection: &Connection) -> rusqlite::Result<i64> {
 
 fn pauses_after(connection: &Connection, last: i64) -> rusqlite::Result<Vec<(QueueName, i64)>> {
     let mut statement = connection.prepare_cached(sql::PAUSES)?;
-    let read = |row: &rusqlite::Row<'_>| {
-        Ok((QueueName::stored(&row.get::<_, String>(0)?), row.get(1)?))
-    };
+    let read =
+        |row: &rusqlite::Row<'_>| Ok((QueueName::stored(&row.get::<_, String>(0)?), row.get(1)?));
     statement.query_map([last], read)?.collect()
 }
 
