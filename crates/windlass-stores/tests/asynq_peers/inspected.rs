@@ -202,6 +202,19 @@ async fn a_cancel_by_go_reaches_the_worker_that_runs_the_task() {
 }
 
 #[tokio::test]
+async fn a_pause_by_go_is_listed_by_the_next_beat() {
+    let ground = Ground::alone().await;
+    let scene = ground.scene().await;
+    scene.submit(draft()).await;
+    let worker = scene.worker().await;
+    assert!(ground.peer.pause("main").await);
+    let paused = scene.beat_serving(&worker, &["main"]).await.paused_queues;
+    assert_eq!(paused, [QueueName::stored("main")]);
+    assert!(ground.peer.resume("main").await);
+    assert_eq!(scene.beat_serving(&worker, &["main"]).await.paused_queues, []);
+}
+
+#[tokio::test]
 async fn a_cancel_by_windlass_reaches_go() {
     let ground = Ground::alone().await;
     let scene = ground.scene().await;

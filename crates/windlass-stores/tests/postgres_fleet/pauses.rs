@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use windlass_core::{Store, WorkerId};
 use windlass_core::store::{Beat, Order, RunOrder, WaitParams, Wake, WakeMark, WorkerCard};
+use windlass_core::{Store, WorkerId};
 use windlass_stores::postgres::{PostgresOptions, PostgresStore};
 use windlass_testkit::draft::queue;
 
@@ -111,7 +111,8 @@ async fn a_beat_reads_no_queues_that_run() {
         if is_analyzed {
             other.batch_execute("ANALYZE queue").await.unwrap();
         }
-        let text = "EXPLAIN EXECUTE beat (NULL, 'worker', '{}', 15000, ARRAY['queue-77', 'queue-78'])";
+        let text =
+            "EXPLAIN EXECUTE beat (NULL, 'worker', '{}', 15000, ARRAY['queue-77', 'queue-78'])";
         let rows = other.query(text, &[]).await.unwrap();
         let plan = rows.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>().join("\n");
         assert!(plan.contains("queue_paused"), "{plan}");
