@@ -32,6 +32,7 @@ mod scripts;
 mod stray;
 mod tend;
 mod told;
+mod turns;
 mod wait;
 
 use std::fmt;
@@ -61,6 +62,7 @@ use super::waiting;
 use damage::UnrecordedRuns;
 use names::Names;
 use presence::Presence;
+use turns::Turns;
 
 /// A store in Redis, on asynq's keys.
 #[derive(Clone)]
@@ -87,6 +89,7 @@ struct Together {
     walk_cursor: Mutex<u64>,
     /// The last queue through which the leader's sweep has taken its steps.
     mended_last: Mutex<Option<QueueName>>,
+    turns: Mutex<Turns>,
 }
 
 impl Deref for Shared {
