@@ -32,8 +32,10 @@ impl Kept {
     /// Sends heartbeats for ever, and counts those that fail.
     pub(super) async fn beat(&self, failed: &AtomicUsize) -> Infallible {
         let path = format!("/api/v1/workers/{}/heartbeat", self.worker);
+        let held = json!({ "id": self.task["id"], "epoch": self.task["epoch"] });
+        let body = json!({ "held": [held] }).to_string();
         loop {
-            let answer = self.client.post(&path, "{}").await;
+            let answer = self.client.post(&path, &body).await;
             if !answer.is_ok_and(|answer| answer.status == 200) {
                 failed.fetch_add(1, Ordering::Relaxed);
             }

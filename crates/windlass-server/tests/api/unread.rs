@@ -1,5 +1,7 @@
 //! Responses that nobody reads: all of them together have a bound, whichever request they answer.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use windlass_server::Bounds;
@@ -53,6 +55,28 @@ async fn leases_that_nobody_reads_are_bounded() {
     let ask = json!({"queues": ["large"], "max": 3}).to_string();
     let whole = count_whole(&server, 16, "/api/v1/leases", &ask).await;
     assert!(whole < 16, "all of {} MB were held at once", 16 * 27 / 10);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_waits_for_the_memory_of_claims_under_way() {
+    let server = small_server().await;
+    for _ in 0..6 {
+        server.api.submit(&large_task()).await;
+    }
+    let ask = json!({"queues": ["large"], "max": 3}).to_string();
+    let lease = async || server.send("POST", "/api/v1/leases", JSON, &ask).await.1;
+    server.api.faults.hold(Call::Claim);
+    let (first, second, ()) = tokio::join!(lease(), lease(), async {
+        server.api.faults.called_again(Call::Claim, 2).await;
+        // Each of the two may bring 3 MiB, and a quarter of 8 MiB is left to what is not large.
+        let third = tokio::time::timeout(Duration::from_secs(30), lease()).await;
+        third.expect("it is refused").is_problem(503, "overloaded");
+        server.api.faults.release(Call::Claim);
+    });
+    for answer in [first, second] {
+        assert_eq!(answer.is(200)["tasks"].as_array().unwrap().len(), 3);
+    }
     server.stop().await;
 }
 

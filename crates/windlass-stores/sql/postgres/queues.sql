@@ -1,5 +1,5 @@
 -- queues: every queue that has or had tasks or orders.
--- out: name, is_paused, pending since
+-- out: name, is_paused, pending since, id
 SELECT q.name, q.is_paused,
   -- Most queues are idle: one look instead of one for each lane.
   CASE WHEN EXISTS (SELECT FROM ready AS x WHERE x.queue = q.id) THEN (
@@ -8,7 +8,8 @@ SELECT q.name, q.is_paused,
     CROSS JOIN LATERAL (
       SELECT x.since FROM ready AS x WHERE x.queue = q.id AND x.lane = l.lane ORDER BY x.position LIMIT 1
     ) AS r
-  ) END
+  ) END,
+  q.id
 FROM queue AS q
 WHERE q.is_ordered
   OR EXISTS (SELECT FROM counter AS c WHERE c.queue = q.id)

@@ -1,6 +1,6 @@
 //! Reads from PostgreSQL: get, list, queues, workers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use tokio_postgres::Row as SqlRow;
@@ -71,7 +71,7 @@ pub(super) async fn ended(session: &Session, tasks: &[TaskId]) -> Result<Vec<Tas
 }
 
 pub(super) async fn queues(session: &Session) -> Result<Vec<QueueRecord>> {
-    let mut queues: BTreeMap<String, QueueRecord> = BTreeMap::new();
+    let mut queues: HashMap<i32, QueueRecord> = HashMap::new();
     for row in session.all(sql::QUEUES, &[]).await? {
         let name: String = row.get(0);
         let record = QueueRecord {
@@ -81,13 +81,13 @@ pub(super) async fn queues(session: &Session) -> Result<Vec<QueueRecord>> {
             pending: [0; 4],
             oldest_pending_at: row.get::<_, Option<i64>>(2).map(Timestamp::from_millis),
         };
-        queues.insert(name, record);
+        queues.insert(row.get(3), record);
     }
-    for row in session.all(sql::COUNTS, &[]).await? {
-        let (name, priority, counts) = read_counts(&row);
-        let Some(record) = queues.get_mut(&name) else {
+    for row in session.all(sql::QUEUE_COUNTS, &[]).await? {
+        let Some(record) = queues.get_mut(&row.get(0)) else {
             continue;
         };
+        let (priority, counts) = read_state_counts(&row);
         for (state, count) in State::ALL.into_iter().zip(counts) {
             let count = u64::try_from(count).unwrap_or(0);
             record.counts.add(state, count);
@@ -96,7 +96,9 @@ pub(super) async fn queues(session: &Session) -> Result<Vec<QueueRecord>> {
             }
         }
     }
-    Ok(queues.into_values().collect())
+    let mut queues: Vec<_> = queues.into_values().collect();
+    queues.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(queues)
 }
 
 pub(super) async fn workers(session: &Session, now: Timestamp) -> Result<Vec<WorkerRecord>> {
@@ -117,11 +119,16 @@ pub(super) async fn workers(session: &Session, now: Timestamp) -> Result<Vec<Wor
 
 /// Reads a row of `counts.sql` or `counted.sql`.
 pub(super) fn read_counts(row: &SqlRow) -> (String, usize, [i64; 7]) {
+    let (priority, counts) = read_state_counts(row);
+    (row.get(0), priority, counts)
+}
+
+fn read_state_counts(row: &SqlRow) -> (usize, [i64; 7]) {
     let mut counts = [0; 7];
     for (index, count) in counts.iter_mut().enumerate() {
         *count = row.get(index + 2);
     }
-    (row.get(0), usize::try_from(row.get::<_, i16>(1)).unwrap_or(0), counts)
+    (usize::try_from(row.get::<_, i16>(1)).unwrap_or(0), counts)
 }
 
 /// Reads the columns of `get.sql` and `list*.sql` but for the large ones.

@@ -122,6 +122,7 @@ statements! {
     QUEUE_FIND = "queue_find";
     QUEUE_MAKE = "queue_make";
     QUEUE_NAMES = "queue_names";
+    QUEUE_COUNTS = "queue_counts";
     QUEUES = "queues";
     QUEUES_PAUSED = "queues_paused";
     QUEUE_SWEEP_END = "queue_sweep_end";

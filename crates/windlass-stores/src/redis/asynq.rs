@@ -32,6 +32,7 @@ mod scripts;
 mod stray;
 mod tend;
 mod told;
+mod turns;
 mod wait;
 
 use std::fmt;
@@ -60,6 +61,7 @@ use super::script::Call;
 use super::waiting;
 use names::Names;
 use presence::Presence;
+use turns::Turns;
 
 /// A store in Redis, on asynq's keys.
 #[derive(Clone)]
@@ -85,6 +87,7 @@ struct Together {
     walk_cursor: Mutex<u64>,
     /// The last queue through which the leader's sweep has taken its steps.
     mended_last: Mutex<Option<QueueName>>,
+    turns: Mutex<Turns>,
 }
 
 impl Deref for Shared {

@@ -26,28 +26,58 @@ impl Shared {
         if queues.len() <= FEW {
             return Ok(DueQueues { queues, next_due: None });
         }
-        let chunks = self.fleet.by_slot(&queues).flat_map(|group| group.chunks(ASKED_AT_ONCE));
+        let mut due = DueQueues { queues: Vec::new(), next_due: None };
+        for (queue, time, now) in self.ask_for_due(&queues, duty).await? {
+            match time {
+                Some(time) if time <= now => due.queues.push(queue.clone()),
+                Some(time) => {
+                    due.next_due = Some(due.next_due.map_or(time, |other| other.min(time)));
+                }
+                None => {}
+            }
+        }
+        Ok(due)
+    }
+
+    /// When a duty has something to do in each of these queues, if ever, and the store's clock.
+    async fn ask_for_due<'a>(
+        &self,
+        queues: &'a [QueueName],
+        duty: &str,
+    ) -> Result<Vec<(&'a QueueName, Option<Timestamp>, Timestamp)>> {
+        let chunks = self.fleet.by_slot(queues).flat_map(|group| group.chunks(ASKED_AT_ONCE));
         let asked = chunks.map(|chunk| async move {
             let stems: Vec<_> = chunk.iter().map(|queue| self.stem(queue)).collect();
             let call = scripts::DUE.on(&stems).arg(self.options().told_time()).arg(duty);
             let mut times = self.ask(call).await?.list()?;
             let now = next(&mut times, "due")?.time()?;
-            let times = times.map(|time| time.time_if_any()).collect::<Result<Vec<_>>>()?;
-            Ok((now, chunk, times))
+            let told = chunk.iter().zip(times);
+            told.map(|(queue, time)| Ok((queue, time.time_if_any()?, now)))
+                .collect::<Result<Vec<_>>>()
         });
-        let mut found = DueQueues { queues: Vec::new(), next_due: None };
-        for (now, chunk, times) in try_join_all(asked).await? {
-            for (queue, time) in chunk.iter().zip(times) {
-                match time {
-                    Some(time) if time <= now => found.queues.push(queue.clone()),
-                    Some(time) => {
-                        found.next_due = Some(found.next_due.map_or(time, |other| other.min(time)));
-                    }
-                    None => {}
-                }
+        Ok(try_join_all(asked).await?.into_iter().flatten().collect())
+    }
+
+    /// The queues where something is to be promoted. Of very many not all are asked each time.
+    pub(super) async fn due_to_promote(
+        &self,
+        queues: Vec<QueueName>,
+        now: Timestamp,
+    ) -> Result<DueQueues> {
+        let asked = self.turns.lock().choose(queues, now);
+        if asked.len() <= FEW {
+            return self.due(asked, "promote").await;
+        }
+        let found = self.ask_for_due(&asked, "promote").await?;
+        let mut turns = self.turns.lock();
+        let mut queues = Vec::new();
+        for (queue, due, now) in found {
+            turns.note(queue, due);
+            if due.is_some_and(|due| due <= now) {
+                queues.push(queue.clone());
             }
         }
-        Ok(found)
+        Ok(DueQueues { queues, next_due: turns.next_due(now) })
     }
 
     /// The queues whose turn it is to be looked through.

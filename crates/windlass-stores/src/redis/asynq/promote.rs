@@ -12,8 +12,9 @@ use crate::wakes::News;
 
 impl Shared {
     pub(super) async fn promote(&self, duty: Duty) -> Result<DutyReport> {
-        let (_, queues) = self.fleet.begin(duty, "").await?;
-        self.sweep(duty, self.due(queues, "promote").await?, &scripts::PROMOTE).await
+        let (begun, queues) = self.fleet.begin(duty, "").await?;
+        let due = self.due_to_promote(queues, begun.now).await?;
+        self.sweep(duty, due, &scripts::PROMOTE).await
     }
 
     pub(super) async fn prune(&self, duty: Duty) -> Result<DutyReport> {
