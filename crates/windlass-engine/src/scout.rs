@@ -12,7 +12,7 @@ use windlass_core::store::QueueRecord;
 use crate::quotas::Queues;
 use crate::station::Station;
 
-/// How often it looks; less often where there are so many queues that a look takes long.
+/// The pause between two reads of the queues. It grows up to `EVERY_MAX` while a read takes long.
 const EVERY: Duration = Duration::from_secs(5);
 const EVERY_MAX: Duration = Duration::from_secs(10);
 const REST_PER_LOOK: u32 = 20;

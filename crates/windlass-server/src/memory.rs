@@ -227,7 +227,7 @@ impl MemoryPermit {
         }
     }
 
-    /// Holds so many bytes from now on, if there is room at once.
+    /// Reserves this many bytes if the budget has room for them now; never waits.
     pub(crate) fn try_hold(&self, bytes: usize) -> bool {
         let Inner { bytes_max, state, .. } = &*self.budget.0;
         state.lock().set(self.id, bytes, *bytes_max).is_ok()

@@ -28,7 +28,7 @@ impl<T> SharedRead<T> {
     /// What a read has found that began after this call: its own, or that of another who waits.
     pub(crate) async fn get(&self, read: impl Future<Output = Result<T>>) -> Result<Arc<T>> {
         let begun_before = self.begun.load(Ordering::SeqCst);
-        // Whoever reads holds this.
+        // The request that reads the store holds this lock; the others wait for its result.
         let mut last = self.last.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.number > begun_before) {
             return last.outcome.clone();
@@ -77,6 +77,6 @@ mod tests {
         let (first, later, ()) = tokio::join!(first, later, release);
         assert_eq!((first, later), (1, vec![2; 100]));
         go.notify_one();
-        assert_eq!(*ask().await.unwrap(), 3, "what was read before is not told again");
+        assert_eq!(*ask().await.unwrap(), 3, "a result of an earlier read is not returned again");
     }
 }

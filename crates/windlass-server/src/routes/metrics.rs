@@ -18,7 +18,7 @@ use crate::query::RawQuery;
 use crate::wire::Json;
 use crate::wire::autoscale::Autoscale;
 
-/// What the metrics take, about, with as many queues as are told apart.
+/// About the size of the exposition when every queue has its own label value.
 const TEXT_BYTES: usize = 128 * 1024;
 
 pub(super) const SHOW: Call = Call {

@@ -22,8 +22,8 @@ fn large_task() -> String {
     json!({"queue": "large", "payload": "x".repeat(900_000)}).to_string()
 }
 
-/// Has so many connections send a request, of which none is read until an honest one was served; answers how many were
-/// served whole.
+/// Sends a request over each of `count` connections and reads none of the responses until an honest request was served.
+/// Returns how many responses then arrive complete.
 async fn count_whole(server: &Server, count: usize, path: &str, body: &str) -> usize {
     let length = body.len();
     let request = format!(

@@ -1,6 +1,6 @@
 -- due: when a duty has something to do in queues, at the earliest.
 -- ARGV[2] the duty. returns {time, for each queue the time in ms, or '' when there is nothing}. A queue with a damaged key
---   is due at once: its duty tells what is wrong.
+--   is due now: the duty that visits it reports what is wrong.
 local HOUR_MS = 3600000
 -- For each duty the sorted sets that it works through: what stands before the queue, the set, how many ms a score is,
 -- and what is added to that.

@@ -24,7 +24,7 @@ end
 -- Takes recorded runs out of their lane.
 local function acknowledge(queue, lane, acknowledged)
   call('XACK', queue .. 's:' .. lane, 'w', unpack(acknowledged))
-  -- Small flushes cut now and then: it costs more than an acknowledgement.
+  -- Trimming costs more than an acknowledgement, so a small batch trims only sometimes.
   if #acknowledged >= 32 or micros % 32 < #acknowledged then
     -- One entry that is held for long would keep all behind it: take these out one by one.
     if cut(queue, lane) > OLD_MS then

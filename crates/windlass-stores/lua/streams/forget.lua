@@ -1,4 +1,4 @@
--- forget: remove all that is left of a queue that is idle for long. Whoever writes there again makes it anew.
+-- forget: remove all that is left of a queue that is idle for long. The next write creates the queue again.
 -- ARGV[2] the leader's term, ARGV[3] ms that it must have been idle
 -- returns 1 when it was removed, 2 when it is not idle (any more), or 0: the term is stale
 local queue = KEYS[1]
