@@ -22,6 +22,7 @@ mod telemetry;
 mod telemetry;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -32,6 +33,9 @@ use crate::telemetry::Telemetry;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How long the end of the process waits for threads: a handler that blocks its thread must not keep it longer.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -59,8 +63,8 @@ fn main() -> ExitCode {
     if !matches!(&outcome, Err(failure) if failure.code == Code::Interrupted) {
         telemetry.hand_over();
     }
-    // Not waited for: a handler that blocks its thread must not keep the process.
-    runtime.shutdown_background();
+    // Drops what still holds the store, which closes an embedded file and copies its log back.
+    runtime.shutdown_timeout(CLOSE_MAX);
     end(outcome)
 }
 

@@ -459,6 +459,8 @@ macro_rules! topic {
                 a_completion_is_still_told_after_a_rerun,
                 snoozes_in_a_row_fold_into_one_entry_with_a_count,
                 a_refused_report_leaves_no_entry,
+                a_cancel_that_meets_claims_is_never_older_than_the_claim,
+                a_rerun_of_all_that_matches_is_never_older_than_an_end,
         } }
     };
     (presence of $subject:ty) => {

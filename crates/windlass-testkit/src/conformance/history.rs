@@ -1,7 +1,7 @@
 //! The timeline: complete, in order, with who and which run.
 
 use windlass_core::history::{Entry, Happening, timeline};
-use windlass_core::store::{Action, ChangeParams, Target};
+use windlass_core::store::{Action, ChangeParams, Filter, Target};
 use windlass_core::{Ending, State, TaskId, When};
 
 use crate::draft::draft;
@@ -211,4 +211,61 @@ pub async fn a_refused_report_leaves_no_entry(s: Scene) {
     let before = story(&s, &run.id).await;
     s.finish(&run, failed("too late")).await;
     assert_eq!(story(&s, &run.id).await, before);
+}
+
+/// How many tasks a race over many of them has, and how many times it is run.
+const RACERS: usize = 300;
+const RACES: usize = 3;
+
+/// Claims tasks in small steps, while time goes on, until none is left.
+async fn claim_in_steps(s: Scene) -> Vec<Run> {
+    let worker = s.worker().await;
+    let mut runs = Vec::new();
+    loop {
+        s.advance(MS);
+        let claimed = s.claim(&worker, 10).await;
+        if claimed.is_empty() {
+            return runs;
+        }
+        runs.extend(claimed.into_iter().map(|task| Run { worker: worker.clone(), task }));
+    }
+}
+
+pub async fn a_cancel_that_meets_claims_is_never_older_than_the_claim(s: Scene) {
+    let elsewhere = s.elsewhere().await;
+    for _ in 0..RACES {
+        let ids = s.submit_many(RACERS).await;
+        let claiming = tokio::spawn(claim_in_steps(s.clone()));
+        elsewhere.change_all(&ids, Action::Cancel).await;
+        claiming.await.unwrap();
+        for id in &ids {
+            story(&s, id).await;
+        }
+    }
+}
+
+pub async fn a_rerun_of_all_that_matches_is_never_older_than_an_end(s: Scene) {
+    let elsewhere = s.elsewhere().await;
+    for _ in 0..RACES {
+        let ids = s.submit_many(RACERS).await;
+        let runs = claim_in_steps(s.clone()).await;
+        let ending = tokio::spawn({
+            let s = s.clone();
+            async move {
+                for run in runs {
+                    s.advance(MS);
+                    s.finish(&run, discarded("no use")).await;
+                }
+            }
+        });
+        let filter = Filter { states: vec![State::DeadLetter], ..Filter::default() };
+        while !ending.is_finished() {
+            elsewhere.change_piece(filter.clone(), Action::Rerun, RACERS, None).await;
+        }
+        ending.await.unwrap();
+        for id in &ids {
+            story(&s, id).await;
+            s.delete(id).await;
+        }
+    }
 }

@@ -71,7 +71,9 @@ impl Shared {
                 let walk = self.walk(filter, cursor.as_deref(), *limit).await?;
                 changes.reply.next_cursor = walk.next_cursor;
                 let order: Vec<_> = walk.rows.iter().map(Row::address).collect();
-                let changed = self.change_rows(walk.now, walk.rows, params, walk.number).await?;
+                // Read after the tasks: a change is never older than what it changes.
+                let now = self.fleet.now().await?;
+                let changed = self.change_rows(now, walk.rows, params, walk.number).await?;
                 for address in order {
                     let outcome = changed.get(&address).copied().unwrap_or(Changed::NotFound);
                     changes.add(&address.1, outcome);
@@ -90,12 +92,13 @@ impl Shared {
     ) -> Result<HashMap<Address, Changed>> {
         let audit = self.announce(now, &rows, params).await?;
         let outcomes: Mutex<HashMap<Address, Changed>> = Mutex::default();
-        let asked: Mutex<Vec<Row>> = Mutex::default();
+        // With the time at which each was seen to run: a request is never older than the claim that it asks to stop.
+        let asked: Mutex<Vec<(Timestamp, Row)>> = Mutex::default();
         let placed = self
             .decide_at(now, rows, None, |row, now, _| match judge(&row, now, params, walk) {
                 Verdict::Move(made) => Some(made(row, now)),
                 Verdict::Ask => {
-                    asked.lock().push(row);
+                    asked.lock().push((now, row));
                     None
                 }
                 Verdict::Answer(changed) => {
@@ -113,9 +116,9 @@ impl Shared {
         if let Some(audit) = audit {
             self.amend(audit, &outcomes, now, params).await?;
         }
-        for row in asked.into_inner() {
+        for (seen_at, row) in asked.into_inner() {
             let address = row.address();
-            if let Some(changed) = self.ask_to_stop(now, row, params, walk).await? {
+            if let Some(changed) = self.ask_to_stop(seen_at, row, params, walk).await? {
                 outcomes.insert(address, changed);
             }
         }

@@ -86,12 +86,13 @@ impl Shared {
     ) -> Result<HashMap<Id, Changed>> {
         let audit = self.announce(now, &rows, params).await?;
         let outcomes: Mutex<HashMap<Id, Changed>> = Mutex::default();
-        let asked: Mutex<Vec<Row>> = Mutex::default();
+        // With the time at which each was seen to run: a request is never older than the claim that it asks to stop.
+        let asked: Mutex<Vec<(Timestamp, Row)>> = Mutex::default();
         let placed = self
             .decide_at(now, rows, None, |row, now, _| match judge(&row, now, params) {
                 Verdict::Move(made) => Some(made(row, now)),
                 Verdict::Ask => {
-                    asked.lock().push(row);
+                    asked.lock().push((now, row));
                     None
                 }
                 Verdict::Answer(changed) => {
@@ -109,9 +110,9 @@ impl Shared {
         if let Some(audit) = audit {
             self.amend(audit, &outcomes, now, params).await?;
         }
-        for row in asked.into_inner() {
+        for (seen_at, row) in asked.into_inner() {
             let id = row.id;
-            if let Some(changed) = self.ask_to_stop(now, row, params).await? {
+            if let Some(changed) = self.ask_to_stop(seen_at, row, params).await? {
                 outcomes.insert(id, changed);
             }
         }

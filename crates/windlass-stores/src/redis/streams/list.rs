@@ -91,7 +91,8 @@ impl Shared {
                 return Ok(walk);
             }
             scanned += batch.len();
-            let mut rows = self.look_at(&batch).await?;
+            let (seen_at, mut rows) = self.look_at(&batch).await?;
+            walk.now = walk.now.max(seen_at);
             for (position, id) in batch {
                 if walk.rows.len() >= limit {
                     walk.next_cursor = reached.as_ref().map(write_cursor);
@@ -224,18 +225,19 @@ impl Shared {
     async fn look_at(
         &self,
         batch: &[(Position, Id)],
-    ) -> Result<std::collections::HashMap<(QueueName, Id), Row>> {
+    ) -> Result<(Timestamp, std::collections::HashMap<(QueueName, Id), Row>)> {
         let mut by_queue: std::collections::HashMap<&QueueName, Vec<Id>> =
             std::collections::HashMap::new();
         for ((_, _, queue), id) in batch {
             by_queue.entry(queue).or_default().push(*id);
         }
-        let mut rows = std::collections::HashMap::new();
+        let (mut now, mut rows) = (Timestamp::default(), std::collections::HashMap::new());
         for (queue, ids) in by_queue {
-            let (_, found) = self.look(queue, &ids).await?;
+            let (seen_at, found) = self.look(queue, &ids).await?;
+            now = now.max(seen_at);
             rows.extend(found.into_iter().map(|row| ((queue.clone(), row.id), row)));
         }
-        Ok(rows)
+        Ok((now, rows))
     }
 }
 
