@@ -31,6 +31,9 @@ const FAILOVER_MAX: Duration = Duration::from_secs(12);
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How often is looked.
 const TICK: Duration = Duration::from_millis(50);
+/// From one submit to the next while nothing else happens, and during the restarts.
+const QUIET_EVERY: Duration = Duration::from_millis(100);
+const TRICKLE_EVERY: Duration = Duration::from_millis(20);
 /// Connections beyond those that an idle process keeps are closed after 15 s.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
@@ -154,7 +157,14 @@ async fn judge(
     let burst_seconds = burst_began.elapsed();
     say("the burst is over", began);
 
-    let trickle = tasks::trickle(Arc::clone(store));
+    let quiet = tasks::trickle(Arc::clone(store), QUIET_EVERY);
+    let quiet_began = Instant::now();
+    tokio::time::sleep(Duration::from_secs(args.idle)).await;
+    let quiet = quiet.stop().await?.finish(store.as_ref()).await?;
+    let quiet_seconds = quiet_began.elapsed();
+    say("single tasks are measured", began);
+
+    let trickle = tasks::trickle(Arc::clone(store), TRICKLE_EVERY);
     let restart_began = Instant::now();
     let bad_exits = workers.restart_all(store.as_ref()).await?;
     let restart_seconds = restart_began.elapsed();
@@ -165,7 +175,7 @@ async fn judge(
     say("another leads", began);
     let after = Tasks::submit(store, args.processes).await?.finish(store.as_ref()).await?;
 
-    let lost = first.lost + burst.lost + trickle.lost + after.lost;
+    let lost = first.lost + burst.lost + quiet.lost + trickle.lost + after.lost;
     let is_frugal = args.store == FleetStore::Redis || connections <= most;
     let is_quick = args.untimed || failover <= FAILOVER_MAX;
     Ok(json!({
@@ -186,6 +196,7 @@ async fn judge(
             "per_second": statements,
         },
         "burst": burst.told(burst_seconds),
+        "single_tasks": quiet.told(quiet_seconds),
         "restart": { "bad_exits": bad_exits, "tasks": trickle.told(restart_seconds) },
         "failover_seconds": rounded(failover.as_secs_f64()),
         "after_failover": { "tasks": after.count, "lost": after.lost },

@@ -61,6 +61,7 @@ fn a_signal_ends_dev_in_good_order_and_what_runs_is_finished() {
     until(&place, &id, "running");
     server.signal("-TERM");
     assert_eq!(server.wait(), Some(0));
+    assert!(!place.path().join("windlass.db-wal").exists(), "the file was not closed");
     let task = place.run(&["task", "show", &id]).exits(0).json();
     assert_eq!((&task["state"], &task["attempts"]), (&json!("completed"), &json!(1)));
     assert_eq!(place.run(&["workers", "list", "-o", "jsonl"]).lines()[0]["state"], "gone");

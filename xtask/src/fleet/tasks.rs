@@ -17,8 +17,6 @@ use crate::torture::guard;
 /// The queue that workers serve unless they are told otherwise, and a kind that does nothing.
 const QUEUE: &str = "default";
 const KIND: &str = "noop";
-/// From one submit of a trickle to the next.
-const TRICKLE_EVERY: Duration = Duration::from_millis(20);
 /// Tasks in one call.
 const TOGETHER: usize = 500;
 
@@ -113,14 +111,14 @@ pub(super) struct Trickle {
     submits: JoinHandle<Result<Tasks>>,
 }
 
-pub(super) fn trickle(store: Arc<dyn Store>) -> Trickle {
+pub(super) fn trickle(store: Arc<dyn Store>, every: Duration) -> Trickle {
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let submits = tokio::spawn(async move {
         let mut tasks = Tasks::default();
         while !stopped.is_cancelled() {
             tasks.add(&store, 1).await?;
-            tokio::time::sleep(TRICKLE_EVERY).await;
+            tokio::time::sleep(every).await;
         }
         Ok(tasks)
     });

@@ -24,6 +24,12 @@ use crate::wakes::News;
 /// A beat may take this long, however short the lease.
 const AT_MOST_MIN: Duration = Duration::from_secs(1);
 
+/// A worker, as its beat found it.
+struct SeenWorker {
+    number: i32,
+    holds_leases: bool,
+}
+
 /// A task that a worker holds.
 struct HeldTask {
     token: i64,
@@ -40,58 +46,69 @@ impl Shared {
         // Three of them fit into a lease: where a connection hangs, the next beat, on another one,
         // comes in time.
         let at_most = (beat.lease / 3).max(AT_MOST_MIN);
-        let beating =
-            async { transaction!(self.heartbeats, session => self.take_beat(session, beat, mark)) };
-        let (orders, news) = tokio::time::timeout(at_most, beating).await.map_err(|cause| {
-            let text = format!("beat in postgres: no answer in {at_most:?}");
-            Error::new(ErrorKind::Unavailable, text).because(cause)
-        })??;
+        let (orders, news) = tokio::time::timeout(at_most, self.take_beat(beat, mark))
+            .await
+            .map_err(|cause| {
+                let text = format!("beat in postgres: no answer in {at_most:?}");
+                Error::new(ErrorKind::Unavailable, text).because(cause)
+            })??;
         self.tell(news);
         Ok(orders)
     }
 
-    async fn take_beat(
-        &self,
-        session: &Session,
-        beat: &Beat,
-        mark: WakeMark,
-    ) -> Result<(Orders, News)> {
+    /// Renews the worker with one statement. Only a worker that holds or reports something needs a
+    /// transaction behind it: in a fleet, most are idle.
+    async fn take_beat(&self, beat: &Beat, mark: WakeMark) -> Result<(Orders, News)> {
+        let (seen, mut orders) = self.renew_worker(beat, mark).await?;
+        if !seen.holds_leases && beat.progress.is_empty() {
+            orders.lost = beat.held.iter().flat_map(|known| known.leases.iter().cloned()).collect();
+            return Ok((orders, News::default()));
+        }
+        transaction!(self.heartbeats, session => async {
+            let mut orders = orders.clone();
+            for report in &beat.progress {
+                self.note_progress(session, report, orders.now).await?;
+            }
+            let mut news = News::default();
+            if let Some(known) = &beat.held {
+                (orders.lost, orders.given_back, news) =
+                    self.compare_held(session, seen.number, known, orders.now).await?;
+            }
+            let cancels = session.all(sql::HELD_CANCELS, &[&seen.number]).await?;
+            orders.cancels = cancels.iter().map(|row| Lease {
+                task: Id { seq: row.get(0), stamp: row.get(1) }.task_id(),
+                epoch: epoch_of(row.get(2)),
+            }).collect();
+            Ok((orders, news))
+        })
+    }
+
+    /// Registers or renews a worker; answers its orders, without those about tasks that it holds.
+    async fn renew_worker(&self, beat: &Beat, mark: WakeMark) -> Result<(SeenWorker, Orders)> {
         let card = serde_json::to_string(&beat.card).expect("a card is plain JSON");
         let lease_ms = duration::as_millis_ceil(beat.lease).min(Timestamp::MAX.as_millis());
         let told = self.options.told_time();
         let queues: Vec<_> = beat.card.queues.iter().map(QueueName::as_str).collect();
         let values: [&(dyn ToSql + Sync); 5] =
             [&told, &beat.worker.as_str(), &card, &lease_ms, &queues];
-        let row = session.one(sql::BEAT, &values).await?;
-        let Some(row) = row else {
+        let held = self.heartbeats.get().await?;
+        let row = held.session.one(sql::BEAT, &values).await;
+        held.back();
+        let Some(row) = row? else {
             return Err(Error::lease_lost(format!("beat of worker {}", beat.worker))
                 .reason_is(Reason::WorkerLost));
         };
-        let (number, order): (i32, String) = (row.get(0), row.get(1));
-        let now = Timestamp::from_millis(row.get(2));
         let paused: HashSet<String> = row.get::<_, Vec<String>>(3).into_iter().collect();
-        for report in &beat.progress {
-            self.note_progress(session, report, now).await?;
-        }
-        let (mut lost, mut given_back, mut news) = (Vec::new(), Vec::new(), News::default());
-        if let Some(known) = &beat.held {
-            (lost, given_back, news) = self.compare_held(session, number, known, now).await?;
-        }
-        let cancels = session.all(sql::HELD_CANCELS, &[&number]).await?;
-        let cancels = cancels.iter().map(|row| Lease {
-            task: Id { seq: row.get(0), stamp: row.get(1) }.task_id(),
-            epoch: epoch_of(row.get(2)),
-        });
         let orders = Orders {
-            order: read_order(&order),
+            order: read_order(row.get(1)),
             paused_queues: beat.card.queues_where(|queue| paused.contains(queue.as_str())),
-            cancels: cancels.collect(),
-            lost,
-            given_back,
-            now,
+            cancels: Vec::new(),
+            lost: Vec::new(),
+            given_back: Vec::new(),
+            now: Timestamp::from_millis(row.get(2)),
             mark,
         };
-        Ok((orders, news))
+        Ok((SeenWorker { number: row.get(0), holds_leases: row.get(4) }, orders))
     }
 
     pub(super) async fn leave(&self, worker: &WorkerId) -> Result<u64> {
