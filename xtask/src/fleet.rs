@@ -23,7 +23,7 @@ use crate::torture::guard;
 use crate::torture::processes::{build_debug, build_release};
 
 /// What is asked of an idle process on PostgreSQL, and what the leader may have besides.
-const CONNECTIONS_MAX: f64 = 3.0;
+const CONNECTIONS_MAX: f64 = 2.0;
 const LEADER_CONNECTIONS_MAX: f64 = 6.0;
 /// From the death of a leader to the next; a term is 10 s.
 const FAILOVER_MAX: Duration = Duration::from_secs(12);

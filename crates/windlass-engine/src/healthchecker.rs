@@ -34,10 +34,19 @@ impl Health {
     };
 }
 
-/// Starts the role; it ends when told to stop.
+/// How often a worker asks, in heartbeats, while those and other calls are answered.
+pub(crate) const WORKER_RESTS: u32 = 3;
+/// How long, in heartbeats, a worker waits for an answer of any kind before it asks.
+const SILENT_MAX: f64 = 1.2;
+/// How often a server asks, in heartbeats: others decide by it where to send requests.
+pub(crate) const SERVER_RESTS: u32 = 1;
+
+/// Starts the role; it ends when told to stop. It asks at least every `rests` heartbeats, and sooner when the store
+/// is silent or refuses writes.
 pub(crate) fn start(
     link: Arc<Link>,
     health: watch::Sender<Health>,
+    rests: u32,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
@@ -65,12 +74,29 @@ pub(crate) fn start(
                 link.contact.answered_at(asked, inspection.now);
             }
             health.send_replace(look(&link, is_reachable, is_writable, asked));
+            let rests = if is_reachable && is_writable { rests } else { 1 };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(every) => {}
+                () = rest(&link, every, rests) => {}
             }
         }
     })
+}
+
+/// Ends after so many heartbeats, or sooner when nothing was heard of the store for longer than one.
+async fn rest(link: &Link, every: Duration, rests: u32) {
+    if rests == 1 {
+        return tokio::time::sleep(every).await;
+    }
+    let end = Instant::now() + every * rests;
+    let silent_max = every.mul_f64(SILENT_MAX);
+    loop {
+        let left = silent_max.saturating_sub(link.contact.silent_for());
+        if left.is_zero() || Instant::now() >= end {
+            return;
+        }
+        tokio::time::sleep_until(end.min(Instant::now() + left)).await;
+    }
 }
 
 /// Logs when the store begins or ceases to refuse writes.

@@ -17,7 +17,7 @@ use crate::syncer::Ended;
 /// A claimed task that could not start for so long is given back for others.
 const UNSTARTED_MAX: Duration = Duration::from_secs(1);
 /// How long one wait for work lasts before it is begun anew.
-const WAIT_AT_MOST: Duration = Duration::from_secs(30);
+const WAIT_AT_MOST: Duration = Duration::from_secs(60);
 /// The pause after a claim that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 

@@ -63,7 +63,12 @@ impl UpkeepBuilder {
         let stop = CancellationToken::new();
         // Whoever takes back from others must know that it was in touch itself; a worker has its
         // beats for that, here the pings do.
-        let healthchecker = healthchecker::start(Arc::clone(&link), health, stop.clone());
+        let healthchecker = healthchecker::start(
+            Arc::clone(&link),
+            health,
+            healthchecker::SERVER_RESTS,
+            stop.clone(),
+        );
         let leader = leader::start(link, stop.clone());
         Upkeep { stop: stop.drop_guard(), roles: [leader, healthchecker], client, health: told }
     }

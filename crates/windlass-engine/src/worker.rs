@@ -318,7 +318,12 @@ async fn work(
     let processor = processor::start(Arc::clone(&station), ended);
     let rest = CancellationToken::new();
     let leader = leader::start(Arc::clone(&station.link), rest.clone());
-    let healthchecker = healthchecker::start(Arc::clone(&station.link), health, rest.clone());
+    let healthchecker = healthchecker::start(
+        Arc::clone(&station.link),
+        health,
+        healthchecker::WORKER_RESTS,
+        rest.clone(),
+    );
     let subscriber = subscriber::start(Arc::clone(&station), rest.clone());
     let scout = scout::start(Arc::clone(&station), rest.clone());
 

@@ -190,8 +190,7 @@ CREATE TABLE ready (
   queue integer NOT NULL,
   lane smallint NOT NULL,
   bits smallint NOT NULL,
-  PRIMARY KEY (lo),
-  CHECK (((lane >= 0) AND (lane <= 7)))
+  PRIMARY KEY (lo)
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 
 CREATE TABLE ready_count (
@@ -235,12 +234,7 @@ CREATE TABLE task (
   priority smallint NOT NULL,
   extras bytea NOT NULL,
   payload bytea NOT NULL,
-  PRIMARY KEY (seq),
-  CHECK ((max_crashes >= 0)),
-  CHECK ((max_retries >= 0)),
-  CHECK (((priority >= 0) AND (priority <= 3))),
-  CHECK ((retention_ms >= 0)),
-  CHECK ((timeout_ms >= 0))
+  PRIMARY KEY (seq)
 ) PARTITION BY RANGE (seq);
 
 CREATE TABLE uniq (

@@ -217,7 +217,7 @@ async fn an_idle_process_keeps_three_connections() {
     };
     let counted = async {
         place.until("worker", LISTENING, |count| count == 1).await;
-        place.until("worker", CONNECTIONS, |count| count <= 3).await;
+        place.until("worker", CONNECTIONS, |count| count <= 2).await;
     };
     tokio::select! {
         () = counted => {}

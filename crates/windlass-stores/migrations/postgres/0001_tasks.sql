@@ -28,18 +28,20 @@ CREATE TABLE kind (
 -- No column is ever NULL: a row with one would be 8 bytes longer. `task`, `keyed` and `result` have one partition
 -- each per generation of numbers (0002); a row of a task that stands in no place is only waiting for its
 -- generation to be dropped, and nobody sees it.
+-- `task` and `ready` have no CHECK constraints: the server parses them again for each statement, which cost 5 % of
+-- the submits. The function `submit` refuses impossible values, and a reader treats such a row as damaged.
 CREATE TABLE task (
   seq          int8 PRIMARY KEY,
   stamp        int8 NOT NULL,                      -- the time in its id; with seq it makes the id
   created_at   int8 NOT NULL,
   run_at       int8 NOT NULL,                      -- as submitted; 0: at once
-  timeout_ms   int8 NOT NULL CHECK (timeout_ms >= 0),
-  retention_ms int8 NOT NULL CHECK (retention_ms >= 0),
+  timeout_ms   int8 NOT NULL,
+  retention_ms int8 NOT NULL,
   queue        int4 NOT NULL,
   kind         int4 NOT NULL,
-  max_retries  int4 NOT NULL CHECK (max_retries >= 0),
-  max_crashes  int4 NOT NULL CHECK (max_crashes >= 0),
-  priority     int2 NOT NULL CHECK (priority BETWEEN 0 AND 3),   -- 0 low … 3 critical
+  max_retries  int4 NOT NULL,
+  max_crashes  int4 NOT NULL,
+  priority     int2 NOT NULL,                      -- 0 low … 3 critical
   extras       bytea NOT NULL,                     -- JSON; empty for none
   payload      bytea NOT NULL
 ) PARTITION BY RANGE (seq);
@@ -68,7 +70,7 @@ CREATE TABLE ready (
   hi       int8 NOT NULL,
   since    int8 NOT NULL,                          -- when they became pending
   queue    int4 NOT NULL,
-  lane     int2 NOT NULL CHECK (lane BETWEEN 0 AND 7),   -- priority × 2, + 1 for suspects, which stand alone
+  lane     int2 NOT NULL,                          -- priority × 2, + 1 for suspects, which stand alone
   bits     int2 NOT NULL                           -- 1: may have a fate; 2: has a key that success frees; 4: a payload over 4 KiB
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX ready_order ON ready (queue, lane, position);

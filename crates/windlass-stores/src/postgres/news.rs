@@ -2,16 +2,16 @@
 //! polling beneath it, so that a hint that is lost costs a moment and nothing else.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use windlass_core::{QueueName, Result, WorkerId};
 
 use super::Shared;
-use super::error::classify;
 use super::options::PostgresOptions;
 use super::session::{Purpose, Session};
 use super::sql;
@@ -40,7 +40,7 @@ struct Untold {
 
 struct Listening {
     task: AbortHandle,
-    is_up: Arc<std::sync::atomic::AtomicBool>,
+    is_up: Arc<AtomicBool>,
 }
 
 impl Drop for Herald {
@@ -133,12 +133,16 @@ impl Shared {
         *listener = Some(Listening { task, is_up });
     }
 
+    async fn listening_session(&self) -> Result<Arc<Session>> {
+        let session = self.work.session().await?;
+        session.listen(&self.channel).await?;
+        Ok(session)
+    }
+
     /// True while what others tell is heard.
     pub(super) fn is_listening(&self) -> bool {
         let listener = self.herald.listener.lock();
-        listener
-            .as_ref()
-            .is_some_and(|listening| listening.is_up.load(std::sync::atomic::Ordering::Relaxed))
+        listener.as_ref().is_some_and(|listening| listening.is_up.load(Relaxed))
     }
 
     /// Rings for what another process has told.
@@ -168,33 +172,37 @@ impl Shared {
     }
 }
 
-/// Listens until the store is gone.
-async fn hear(shared: Weak<Shared>, is_up: Arc<std::sync::atomic::AtomicBool>) {
-    use std::sync::atomic::Ordering::Relaxed;
+/// Passes on what a connection of the store hears.
+pub(super) fn hearing(this: &Weak<Shared>) -> impl Fn(&str) + Send + Sync + 'static {
+    let this = this.clone();
+    move |text| {
+        if let Some(shared) = this.upgrade() {
+            shared.heard(text);
+        }
+    }
+}
+
+/// Listens until the store is gone, on the connection for hot statements: an idle process of a fleet needs no
+/// other for it.
+async fn hear(shared: Weak<Shared>, is_up: Arc<AtomicBool>) {
     let mut pause = PAUSE_MIN;
     loop {
         let Some(store) = shared.upgrade() else { return };
-        let (options, channel) = (Arc::clone(&store.options), store.channel.clone());
-        drop(store);
-        let to = shared.clone();
-        let heard = move |text: &str| {
-            if let Some(store) = to.upgrade() {
-                store.heard(text);
-            }
-        };
-        let begun = || {
-            is_up.store(true, Relaxed);
-            // Whatever was told before was not heard.
-            if let Some(store) = shared.upgrade() {
+        let listening = store.listening_session().await;
+        match listening {
+            Ok(session) => {
+                is_up.store(true, Relaxed);
+                pause = PAUSE_MIN;
+                // Whatever was told before was not heard.
                 store.wakes.ring_all();
+                drop(store);
+                session.ended().await;
+                is_up.store(false, Relaxed);
             }
-        };
-        let ended = hear_channel(&options, &channel, begun, heard).await;
-        if is_up.swap(false, Relaxed) {
-            pause = PAUSE_MIN;
-        }
-        if let Err(error) = ended {
-            tracing::debug!(error = error.chain(), "cannot listen; will look");
+            Err(error) => {
+                drop(store);
+                tracing::debug!(error = error.chain(), "cannot listen; will look");
+            }
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
@@ -206,18 +214,11 @@ pub(super) async fn hear_channel(
     options: &PostgresOptions,
     channel: &str,
     begun: impl FnOnce(),
-    heard: impl Fn(&str) + Send + Sync + 'static,
+    heard: impl Fn(&str) + Send + 'static,
 ) -> Result<()> {
-    let (ended, end) = oneshot::channel::<()>();
-    let ended = Mutex::new(Some(ended));
-    let heard = move |text: Option<String>| match text {
-        Some(text) => heard(&text),
-        None => drop(ended.lock().take()),
-    };
     let session = Session::connect(options, Purpose::News, heard).await?;
-    let listening = session.client.batch_execute(&format!("LISTEN {channel}")).await;
-    listening.map_err(|cause| classify("listen", cause))?;
+    session.listen(channel).await?;
     begun();
-    drop(end.await);
+    session.ended().await;
     Ok(())
 }

@@ -39,6 +39,8 @@ pub(super) struct Link {
     connecting: AsyncMutex<Pause>,
     /// Called before a new connection is used.
     connected: Box<dyn Fn() + Send + Sync>,
+    /// Called with each notification.
+    heard: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// The connection of a link, and when somebody last asked for it.
@@ -69,7 +71,14 @@ impl Link {
             kept: Arc::default(),
             connecting: AsyncMutex::default(),
             connected,
+            heard: Arc::new(|_| {}),
         }
+    }
+
+    /// Passes on what the server notifies its connections of, once they listen.
+    pub(super) fn hearing(mut self, heard: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.heard = Arc::new(heard);
+        self
     }
 
     pub(super) async fn session(&self) -> Result<Arc<Session>> {
@@ -85,7 +94,9 @@ impl Link {
         {
             return Err(why.clone());
         }
-        match Session::reconnect(&self.options, self.purpose).await {
+        let heard = Arc::clone(&self.heard);
+        let heard = move |text: &str| heard(text);
+        match Session::reconnect(&self.options, self.purpose, heard).await {
             Ok(session) => {
                 let session = Arc::new(session);
                 (self.connected)();
@@ -139,6 +150,7 @@ async fn close_when_idle(kept: Weak<Mutex<Kept>>, this: Weak<Session>, idle_max:
 /// Connections for transactions and reads, each used by one caller at a time.
 pub(super) struct Pool {
     options: Arc<PostgresOptions>,
+    purpose: Purpose,
     idle: Arc<Mutex<Idle>>,
     permits: Semaphore,
 }
@@ -152,8 +164,8 @@ struct Idle {
 }
 
 impl Pool {
-    pub(super) fn new(options: Arc<PostgresOptions>, most: usize) -> Self {
-        Self { options, idle: Arc::default(), permits: Semaphore::new(most) }
+    pub(super) fn new(options: Arc<PostgresOptions>, purpose: Purpose, most: usize) -> Self {
+        Self { options, purpose, idle: Arc::default(), permits: Semaphore::new(most) }
     }
 
     /// A connection that nobody else uses meanwhile.
@@ -164,7 +176,7 @@ impl Pool {
         let idle = std::iter::from_fn(|| self.idle.lock().sessions.pop());
         let session = match idle.map(|(session, _)| session).find(|one| !one.is_closed()) {
             Some(session) => session,
-            None => Session::reconnect(&self.options, Purpose::Plain).await?,
+            None => Session::reconnect(&self.options, self.purpose, |_| {}).await?,
         };
         session.wait_patiently(false);
         Ok(Held { session, pool: self, _permit: permit })

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
@@ -57,15 +58,17 @@ pub(super) struct Session {
     is_patient: AtomicBool,
     is_given_up: AtomicBool,
     driver: AbortHandle,
+    /// Closed with the driver.
+    driven: watch::Receiver<()>,
     pooled: Option<Pooled>,
 }
 
 impl Session {
-    /// Connects; `heard` is called with what the server tells unasked.
+    /// Connects; `heard` is called with each notification.
     pub(super) async fn connect(
         options: &PostgresOptions,
         purpose: Purpose,
-        heard: impl Fn(Option<String>) + Send + 'static,
+        heard: impl Fn(&str) + Send + 'static,
     ) -> Result<Self> {
         let name = "connect";
         let mut server = options.server.clone();
@@ -84,12 +87,12 @@ impl Session {
                 Error::new(ErrorKind::Unavailable, "connect to postgres").because(cause)
             })?
             .map_err(refused)?;
+        let (drives, driven) = watch::channel(());
         let driver = tokio::spawn(async move {
+            let _drives = drives;
             loop {
                 match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
-                    Some(Ok(AsyncMessage::Notification(note))) => {
-                        heard(Some(note.payload().to_owned()));
-                    }
+                    Some(Ok(AsyncMessage::Notification(note))) => heard(note.payload()),
                     Some(Ok(_)) => {}
                     Some(Err(error)) => {
                         tracing::debug!(error = %error, "a connection to postgres ended");
@@ -98,7 +101,6 @@ impl Session {
                     None => break,
                 }
             }
-            heard(None);
         });
         let settings = settings(options, purpose);
         let session = Self {
@@ -109,6 +111,7 @@ impl Session {
             is_patient: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             driver: driver.abort_handle(),
+            driven,
         };
         // Asked before anything is set: a pooler would give it to its other clients.
         if options.pooler == Pooler::None {
@@ -128,8 +131,12 @@ impl Session {
     /// Connects to a server that has let us in before. Whatever it has against us now may pass: a
     /// password that is being changed, a database that is being restored. What a caller wants of it
     /// is not wrong for that.
-    pub(super) async fn reconnect(options: &PostgresOptions, purpose: Purpose) -> Result<Self> {
-        let connected = Self::connect(options, purpose, |_| {}).await;
+    pub(super) async fn reconnect(
+        options: &PostgresOptions,
+        purpose: Purpose,
+        heard: impl Fn(&str) + Send + 'static,
+    ) -> Result<Self> {
+        let connected = Self::connect(options, purpose, heard).await;
         connected.map_err(|error| match error.kind() {
             ErrorKind::Invalid => {
                 Error::new(ErrorKind::Unavailable, "connect to postgres again").because(error)
@@ -140,6 +147,18 @@ impl Session {
 
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed() || self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    /// Has the server send what is notified on a channel over this connection.
+    pub(super) async fn listen(&self, channel: &str) -> Result<()> {
+        let text = format!("LISTEN {channel}");
+        self.answered("listen", self.client.batch_execute(&text)).await
+    }
+
+    /// Ends when the connection does.
+    pub(super) async fn ended(&self) {
+        let mut driven = self.driven.clone();
+        while driven.changed().await.is_ok() {}
     }
 
     /// Lets the server take as long as it likes, for what an operator waits for.
