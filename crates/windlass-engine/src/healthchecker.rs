@@ -35,7 +35,7 @@ impl Health {
 }
 
 /// How often a worker asks, in heartbeats, while those and other calls are answered.
-pub(crate) const WORKER_RESTS: u32 = 3;
+pub(crate) const WORKER_RESTS: u32 = 6;
 /// How long, in heartbeats, a worker waits for an answer of any kind before it asks.
 const SILENT_MAX: f64 = 1.2;
 /// How often a server asks, in heartbeats: others decide by it where to send requests.

@@ -106,8 +106,8 @@ async fn an_idle_worker_asks_little() {
     tokio::time::sleep(SECOND * 60).await;
     let of_leader = leader.faults.calls_in_all() - before[0];
     let of_follower = follower.faults.calls_in_all() - before[1];
-    // A minute has 12 heartbeats, 12 claims, 4 pings and 10 to 20 looks who leads. A leader promotes 4 times a second, and reads the
-    // store's clock before each of 12 sweeps for lost workers.
+    // A minute has 12 heartbeats, 12 claims, 2 pings and 10 to 20 looks who leads. A leader promotes 4 times a
+    // second, and reads the store's clock before each of 12 sweeps for lost workers.
     assert!(of_follower <= 50, "{of_follower}");
     assert!(of_leader <= 50 + 240 + 40 + 12, "{of_leader}");
     first.stop().await.unwrap();

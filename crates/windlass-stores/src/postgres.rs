@@ -160,14 +160,14 @@ impl PostgresStore {
             telling: Link::new(Arc::clone(&options), Purpose::News, || {}),
             pool: Pool::new(Arc::clone(&options), Purpose::Plain, TRANSACTIONS_MAX),
             patient: Pool::new(Arc::clone(&options), Purpose::Plain, TRANSACTIONS_MAX),
-            heartbeats: Pool::new(Arc::clone(&options), Purpose::Hot, HEARTBEATS_MAX),
+            heartbeats: Pool::new(Arc::clone(&options), Purpose::Beats, HEARTBEATS_MAX),
             end_lookups: EndLookups::default(),
             opened_at: Instant::now(),
             queues: Names::of_queues(),
             kinds: Names::of_kinds(),
             block: Mutex::default(),
             identity: Mutex::default(),
-            claim_ranges: AtomicI64::new(16),
+            claim_ranges: AtomicI64::new(claim::RANGES_MIN),
             chores: Mutex::default(),
             worker_sweep: Mutex::default(),
             queue_sweep: Mutex::default(),
@@ -274,8 +274,8 @@ impl Shared {
     /// How long a wait that has looked so often goes on before it looks again.
     fn look_after(&self, params: &WaitParams, looks: u32) -> Duration {
         let for_work = match self.is_listening() {
-            // From 5 to 10 s: processes that went idle together must not look together.
-            true => LOOK_EVERY_LISTENING.mul_f64(0.5 + fastrand::f64() / 2.0),
+            // Processes that went idle together must not look together.
+            true => LOOK_EVERY_LISTENING.mul_f64(0.75 + fastrand::f64() / 4.0),
             false => params.idle_poll.pause(looks, fastrand::f64()),
         };
         match (params.tasks.is_empty(), params.queues.is_empty()) {

@@ -69,7 +69,7 @@ impl Model {
                 Changed::Done(Some(State::Scheduled))
             }
             Action::Delete if state::delete(state) => {
-                let row = self.take(number);
+                let row = self.remove(number);
                 self.forget(&row, Exit::Deleted);
                 Changed::Done(None)
             }

@@ -15,6 +15,7 @@ impl Model {
         let mut numbers: Vec<i64> = Vec::new();
         let mut suspects_left = params.suspects_at_most;
         let mut bytes_left = CLAIM_BYTES_MAX;
+        let is_bounded = self.payload_bytes_max.saturating_mul(params.limit) > CLAIM_BYTES_MAX;
         for quota in &params.quotas {
             let mut left = quota.at_most.min(params.limit - numbers.len());
             if self.is_paused(quota) {
@@ -27,12 +28,14 @@ impl Model {
                     let most = if is_suspect { left.min(suspects_left) } else { left };
                     let lane = Lane { queue: quota.queue.clone(), priority, is_suspect };
                     let mut found = self.first_of(&lane, most, &numbers);
-                    found.retain(|number| {
-                        let is_fit = bytes_left > 0;
-                        let bytes = self.rows[number].record.payload.len();
-                        bytes_left = bytes_left.saturating_sub(bytes);
-                        is_fit
-                    });
+                    if is_bounded {
+                        found.retain(|number| {
+                            let is_fit = bytes_left > 0;
+                            let bytes = self.rows[number].record.payload.len();
+                            bytes_left = bytes_left.saturating_sub(bytes);
+                            is_fit
+                        });
+                    }
                     left -= found.len();
                     suspects_left -= if is_suspect { found.len() } else { 0 };
                     numbers.extend(found);

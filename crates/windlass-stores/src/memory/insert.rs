@@ -35,7 +35,7 @@ impl Model {
                 return Inserted::Existing { id: row.record.id.clone(), is_same_request };
             }
             // Its retention is over: it is gone for readers, so it must be for submitters.
-            let row = self.take(number);
+            let row = self.remove(number);
             self.forget(&row, Exit::Pruned);
         }
         let unique = task

@@ -37,6 +37,8 @@ pub(super) struct Model {
     last_number: i64,
     last_position: u64,
     last_epoch: u128,
+    /// The longest payload ever seen.
+    pub(super) payload_bytes_max: usize,
     pub(super) news: News,
 }
 
@@ -125,6 +127,7 @@ impl Model {
             last_number: 0,
             last_position: 0,
             last_epoch: 0,
+            payload_bytes_max: 0,
             news: News::default(),
         }
     }
@@ -172,9 +175,10 @@ impl Model {
 
     /// Puts a row that stands nowhere into the index of its state.
     pub(super) fn put(&mut self, row: Row) {
-        let (record, now) = (&row.record, self.clock.now());
+        let record = &row.record;
         let queue = self.queues.entry(record.queue.clone()).or_default();
-        queue.changed_at = now;
+        queue.changed_at = queue.changed_at.max(record.updated_at);
+        self.payload_bytes_max = self.payload_bytes_max.max(record.payload.len());
         *queue.counts.entry((record.state, record.priority)).or_default() += 1;
         match record.state {
             State::Pending => {
@@ -199,16 +203,24 @@ impl Model {
         self.rows.insert(row.number, row);
     }
 
+    /// Removes a row for good.
+    pub(super) fn remove(&mut self, number: i64) -> Row {
+        let (row, now) = (self.take(number), self.now());
+        if let Some(queue) = self.queues.get_mut(&row.record.queue) {
+            queue.changed_at = now;
+        }
+        row
+    }
+
     /// Takes a row out of every index.
     pub(super) fn take(&mut self, number: i64) -> Row {
         let row = self.rows.remove(&number).expect("the caller has just seen it");
-        let (record, now) = (&row.record, self.clock.now());
+        let record = &row.record;
         self.ids.remove(&record.id);
-        if let Some(queue) = self.queues.get_mut(&record.queue) {
-            queue.changed_at = now;
-            if let Some(count) = queue.counts.get_mut(&(record.state, record.priority)) {
-                *count -= 1;
-            }
+        if let Some(queue) = self.queues.get_mut(&record.queue)
+            && let Some(count) = queue.counts.get_mut(&(record.state, record.priority))
+        {
+            *count -= 1;
         }
         match record.state {
             State::Pending => {

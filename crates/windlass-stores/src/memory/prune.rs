@@ -18,7 +18,7 @@ impl Model {
             .map(|(_, number)| *number)
             .collect();
         for number in &over {
-            let row = self.take(*number);
+            let row = self.remove(*number);
             self.forget(&row, Exit::Pruned);
         }
         let next_due = self.expiring.first().map(|(at, _)| *at);

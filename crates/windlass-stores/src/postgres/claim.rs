@@ -25,8 +25,8 @@ use crate::claimed::ClaimedTasks;
 use crate::wakes::News;
 pub(crate) use referred::{Given, Unused, Wanted};
 
-/// Fewest and most ranges that one statement locks; ranges of many tasks need few.
-const RANGES_MIN: i64 = 8;
+/// Fewest and most ranges that one statement locks. Those that it does not need are kept from others meanwhile.
+pub(super) const RANGES_MIN: i64 = 2;
 const RANGES_MAX: i64 = 2_000;
 /// How often to look again when tasks are there but locked by another claim, and the pauses in between. They grow, so
 /// that hundreds of processes that want tasks of one range do not ask in step. The effect was not measured.

@@ -15,6 +15,9 @@ use windlass_core::limits::Limits;
 use super::generation::GenerationRules;
 use super::outbox::{Outbox, REFERRED_TOGETHER};
 
+/// Most tasks in a row of `ready`. A claim locks whole rows, so a burst in few rows would be claimed by one process at a
+/// time: 200 workers took 7 s for 2,000 tasks that were submitted in four rows.
+const READY_TOGETHER_MAX: i64 = 64;
 /// How long a connection may be idle: longer than the pauses of regular upkeep and heartbeats, so that
 /// these keep theirs, and short beside the life of a process.
 const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(15);
@@ -197,7 +200,7 @@ impl PostgresOptions {
 
     /// How many tasks a row of `ready` may hold.
     pub(super) fn ready_together_max(&self) -> i64 {
-        if self.outbox.is_some() { REFERRED_TOGETHER } else { i64::MAX }
+        if self.outbox.is_some() { REFERRED_TOGETHER } else { READY_TOGETHER_MAX }
     }
 
     /// True while work is found in the database and nowhere else.

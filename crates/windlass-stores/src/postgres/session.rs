@@ -33,6 +33,9 @@ const PROBES_MAX: u32 = 3;
 pub(super) enum Purpose {
     /// Hot statements over small tables.
     Hot,
+    /// Heartbeats: hot, and not worth a flush of the log each. After a crash of the server a worker's lease ends one
+    /// heartbeat earlier at most, and the next renews it.
+    Beats,
     /// Transactions and reads.
     Plain,
     /// Telling and hearing news; loses nothing that matters.
@@ -45,7 +48,7 @@ impl Purpose {
     const fn answer_max(self) -> Duration {
         match self {
             // Less than a lease: a worker with a hung connection gets another before it is lost.
-            Self::Hot | Self::News => Duration::from_secs(10),
+            Self::Hot | Self::Beats | Self::News => Duration::from_secs(10),
             Self::Plain => Duration::from_secs(30),
         }
     }
@@ -274,7 +277,8 @@ fn refused(cause: tokio_postgres::Error) -> Error {
 /// What is set for a session, or for each transaction behind a pooler.
 fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
     let schema = options.schema.replace('"', "\"\"");
-    let commit = if options.is_durable && purpose != Purpose::News { "on" } else { "off" };
+    let is_flushed = !matches!(purpose, Purpose::News | Purpose::Beats);
+    let commit = if options.is_durable && is_flushed { "on" } else { "off" };
     let mut text = format!(
         "SET search_path TO \"{schema}\"; SET synchronous_commit TO {commit}; SET jit TO off;
          SET idle_in_transaction_session_timeout TO '60s'; SET client_min_messages TO warning;
@@ -288,7 +292,7 @@ fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
              SET max_parallel_workers_per_gather TO 0;",
         );
     }
-    if purpose == Purpose::Hot {
+    if matches!(purpose, Purpose::Hot | Purpose::Beats) {
         // A little more than the wait for an answer: whoever was given up ends by himself, too, or as
         // many would queue up behind a locked table as there were tries.
         let most = purpose.answer_max() + Duration::from_secs(2);
