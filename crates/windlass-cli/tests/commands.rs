@@ -220,6 +220,8 @@ fn queues_are_paused_resumed_and_purged() {
     assert_eq!(place.run(&["queue", "purge", "mail", "--yes"]).exits(0).json()["changed"], 1);
     place.run(&["queue", "show", "no-such-queue"]).exits(3);
     place.run(&["queue", "pause", "bad name"]).exits(2);
+    // An unset variable: it would complete every task.
+    place.run(&["worker", "--exec", " "]).exits(2);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use windlass_core::config::ServerConfig;
-use windlass_core::{NewTask, Result, Store};
+use windlass_core::{NewTask, QueueName, Result, Store};
 
 use crate::access::Caller;
 use crate::access::bucket::Allowance;
@@ -49,16 +49,34 @@ impl Names {
         store: &dyn Store,
         tasks: impl Iterator<Item = &'a NewTask>,
     ) -> Result<()> {
-        let is_new = |task: &NewTask| !self.queues.seen.lock().contains(task.queue.as_str());
+        self.learn_queues(store, tasks.map(|task| &task.queue)).await
+    }
+
+    async fn learn_queues<'a>(
+        &self,
+        store: &dyn Store,
+        mut queues: impl Iterator<Item = &'a QueueName>,
+    ) -> Result<()> {
+        let is_new = |queue: &QueueName| !self.queues.seen.lock().contains(queue.as_str());
         let is_fresh = |asked: Instant| asked.elapsed() < FRESH;
-        let mut tasks = tasks;
-        if !tasks.any(is_new) || self.asked.lock().is_some_and(is_fresh) {
+        if !queues.any(is_new) || self.asked.lock().is_some_and(is_fresh) {
             return Ok(());
         }
         *self.asked.lock() = Some(Instant::now());
         let queues = store.queues().await?;
         self.queues.seen.lock().extend(queues.into_iter().map(|queue| queue.name.to_string()));
         Ok(())
+    }
+
+    /// The problem of a queue whose name is one too many.
+    pub(crate) async fn check_queue(
+        &self,
+        store: &dyn Store,
+        caller: &Caller,
+        queue: &QueueName,
+    ) -> Outcome<()> {
+        self.learn_queues(store, std::iter::once(queue)).await?;
+        self.queues.check(caller, queue.as_str(), self.names_max)
     }
 
     /// The problem of a task that brings a new name too many.

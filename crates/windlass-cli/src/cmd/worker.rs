@@ -66,12 +66,20 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 pub(super) struct ExecArgs {
     /// Runs this command, by `sh -c`, for every task.
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", value_parser = parse_command)]
     exec: Option<String>,
     /// Hands this variable on to the command although it is among those that are hidden from it; may be given
     /// several times.
     #[arg(long = "exec-env", value_name = "NAME", requires = "exec")]
     exec_variables: Vec<String>,
+}
+
+/// A command that would do nothing completes every task: most likely a variable was not set.
+fn parse_command(text: &str) -> Result<String, &'static str> {
+    match text.trim().is_empty() {
+        true => Err("the command is empty"),
+        false => Ok(text.to_owned()),
+    }
 }
 
 impl ExecArgs {

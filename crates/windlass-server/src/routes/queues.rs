@@ -10,6 +10,7 @@ use windlass_engine::Period;
 
 use super::Name;
 use super::bulk::sweep;
+use super::submit::Origin;
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::audit::{self, Deed};
@@ -98,9 +99,15 @@ pub(super) async fn pause(
 ) -> Outcome<Response> {
     query.none()?;
     caller.check_queue(&QueueName::stored(&name))?;
+    let origin = Origin::of(&request);
     body::none(request).await?;
     let queue = match QueueName::new(&name) {
-        Ok(queue) => queue,
+        Ok(queue) => {
+            if origin == Origin::Socket {
+                shared.names().check_queue(&**shared.store(), &caller, &queue).await?;
+            }
+            queue
+        }
         // A queue that another program made may have any name, but no new one may.
         Err(error) => match find(&shared, &name).await {
             Ok(found) => found.name,

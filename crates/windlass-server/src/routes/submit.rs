@@ -129,14 +129,14 @@ pub(super) async fn batch(
 
 /// Where a request comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+pub(super) enum Origin {
     Socket,
     /// Whoever has the store may bring any name.
     Process,
 }
 
 impl Origin {
-    fn of(request: &Request) -> Self {
+    pub(super) fn of(request: &Request) -> Self {
         let is_socket = request.extensions().get::<Bounds>().is_some();
         if is_socket { Self::Socket } else { Self::Process }
     }

@@ -112,6 +112,12 @@ async fn new_names_over_http_are_few_a_minute() {
     assert_eq!((&answer["created"], &answer["failed"]), (&json!(1), &json!(1)));
     assert_eq!(answer["results"][1]["error"]["status"], 429);
     server.api.submit(r#"{"queue":"q6","type":"e"}"#).await;
+    // A pause makes a queue, too.
+    let pause = async |queue: &str| -> Answer {
+        server.send("POST", &format!("/api/v1/queues/{queue}/pause"), "", "").await.1
+    };
+    pause("known").await.is(200);
+    pause("q7").await.is_problem(429, "rate-limited");
     server.stop().await;
 }
 

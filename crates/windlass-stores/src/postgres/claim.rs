@@ -114,10 +114,8 @@ impl Shared {
         let Some(shared) = self.this.upgrade() else { return };
         tokio::spawn(async move {
             let looked = async {
-                let held = shared.pool.get().await?;
-                let row = held.session.one(sql::CLAIM_SNAPSHOTS, &[]).await;
-                held.back();
-                row
+                // Not in the pool: in a burst, hundreds of processes would each make a connection for it.
+                shared.work.session().await?.one(sql::CLAIM_SNAPSHOTS, &[]).await
             };
             match looked.await {
                 Ok(row) => shared.hints.use_them(row.is_some_and(|row| row.get(0))),
@@ -164,7 +162,6 @@ impl Shared {
                 tokio::time::sleep(locked_pause(tries, fastrand::f64())).await;
                 continue;
             };
-            // Not by those who find nothing: an idle process opens no connection for it.
             self.watch_dead_rows();
             let locked: i64 = first.get(2);
             let found = self.read_rows(session, &lanes, &rows).await?;

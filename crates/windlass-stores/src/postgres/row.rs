@@ -257,14 +257,17 @@ impl Row {
         let seqs: Vec<_> = found.iter().map(|found| found.seq).collect();
         let rows = session.all(sql::ROW, &[&seqs]).await?;
         let by_seq: HashMap<i64, &SqlRow> = rows.iter().map(|row| (row.get(0), row)).collect();
-        let mut read = Vec::with_capacity(found.len());
+        let mut read = Vec::with_capacity(by_seq.len());
+        let mut missing = Vec::new();
         for found in found {
             match by_seq.get(&found.seq) {
                 Some(row) => read.push(Self::read(row, found)),
-                None => {
-                    tracing::error!(number = found.seq, "a place names a task that is not there");
-                }
+                None => missing.push(found.seq),
             }
+        }
+        if let (Some(first), Some(last)) = (missing.iter().min(), missing.iter().max()) {
+            let count = missing.len();
+            tracing::error!(count, first, last, "places name tasks that are not there");
         }
         Ok(read)
     }

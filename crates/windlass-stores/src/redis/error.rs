@@ -18,10 +18,9 @@ fn sort(cause: &RedisError) -> (ErrorKind, Reason) {
         Sort::AuthenticationFailed => (ErrorKind::Unavailable, Reason::ReadOnly),
         // A key of another type than windlass writes, or a script that met such data.
         _ if code == "WRONGTYPE" => (ErrorKind::Corrupt, Reason::Unspecified),
-        Sort::Server(_) | Sort::Parse | Sort::UnexpectedReturnType => {
-            (ErrorKind::Corrupt, Reason::Unspecified)
-        }
+        Sort::Server(_) | Sort::UnexpectedReturnType => (ErrorKind::Corrupt, Reason::Unspecified),
         Sort::InvalidClientConfig => (ErrorKind::Invalid, Reason::Unspecified),
+        // Also bytes that are no answer (`Parse`): the driver says so of an answer that was cut off in its midst.
         _ => (ErrorKind::Unavailable, Reason::Unspecified),
     }
 }
@@ -94,6 +93,14 @@ mod tests {
     fn sorted(answer: &str) -> (ErrorKind, Reason) {
         let answer = parse_redis_value(format!("-{answer}\r\n").as_bytes()).unwrap();
         sort(&answer.extract_error().unwrap_err())
+    }
+
+    #[test]
+    fn an_answer_that_was_cut_off_says_nothing_of_what_is_stored() {
+        for cut in ["-NOSC", "-LOADING", "*2\r\n:1\r\n", "$5\r\nab", "no answer\r\n"] {
+            let error = parse_redis_value(cut.as_bytes()).unwrap_err();
+            assert_eq!(sort(&error), (ErrorKind::Unavailable, Reason::Unspecified), "{cut:?}");
+        }
     }
 
     #[test]
