@@ -1,7 +1,7 @@
 //! A key of another type under one queue: that queue is skipped, and no other.
 
 use windlass_core::State;
-use windlass_core::store::{Applied, Depth, Severity};
+use windlass_core::store::{Action, Applied, Depth, Filter, Severity};
 use windlass_testkit::draft::draft;
 use windlass_testkit::scene::{completed, failed};
 
@@ -34,6 +34,13 @@ async fn check_broken_by(key: &str) {
     let is_listed =
         s.store.queues().await.unwrap().iter().any(|queue| queue.name.as_str() == OTHER);
     assert!(is_listed, "{key}: the other queue is listed");
+    let is_listed = s.list(Filter::default()).await.iter().any(|task| task.id == later);
+    assert!(is_listed, "{key}: the tasks of the other queue are listed");
+    for states in [vec![State::DeadLetter], vec![State::Cancelled]] {
+        let filter = Filter { states, ..Filter::default() };
+        let reply = s.change_piece(filter, Action::Rerun, 10, None).await;
+        assert_eq!(reply.next_cursor, None, "{key}: a change goes through all queues");
+    }
     s.store.workers().await.unwrap();
     s.store.inspect(Depth::Full).await.unwrap();
 
@@ -74,7 +81,9 @@ async fn check_broken_by(key: &str) {
 
 #[tokio::test]
 async fn a_key_of_another_type_stops_its_own_queue_only() {
-    for key in ["st", "d", "s:4", "c:4", "lost", "cr", "back", "bell:2", "z", "mend", "term"] {
+    let keys =
+        ["st", "d", "s:4", "c:4", "lost", "cr", "back", "bell:2", "z", "mend", "term", "j", "dead"];
+    for key in keys {
         check_broken_by(key).await;
     }
 }

@@ -17,6 +17,7 @@ use crate::reading::{SCAN_MAX, matches};
 use crate::redis::cursor;
 use crate::redis::error::strange;
 use crate::redis::reply::{Reply, next};
+use crate::redis::troubles::skip;
 
 /// How many entries of a journal are read at once.
 const ENTRIES: usize = 100;
@@ -43,6 +44,8 @@ enum Source {
 /// One queue's journal or index as it is read, from its newest entry down.
 struct Reel {
     queue: QueueName,
+    /// The caller asked for this queue and for no other.
+    is_named: bool,
     source: Source,
     /// What was read and not looked at yet; the last is the oldest.
     read: VecDeque<(Position, Id)>,
@@ -68,6 +71,7 @@ impl Shared {
         if limit == 0 {
             return Err(Error::invalid("a page needs a limit of at least 1"));
         }
+        let is_named = filter.queue.is_some();
         let queues = match &filter.queue {
             Some(queue) => vec![queue.clone()],
             None => self.all_queues().await?,
@@ -80,7 +84,13 @@ impl Shared {
         let below = last.as_ref().map_or_else(|| top.to_owned(), |(micros, ..)| micros.to_string());
         let mut reels: Vec<_> = queues
             .into_iter()
-            .map(|queue| Reel { queue, source, read: VecDeque::new(), below: Some(below.clone()) })
+            .map(|queue| Reel {
+                queue,
+                is_named,
+                source,
+                read: VecDeque::new(),
+                below: Some(below.clone()),
+            })
             .collect();
         let mut walk = Walk { now: self.fleet.now().await?, rows: Vec::new(), next_cursor: None };
         let (mut scanned, mut reached) = (0, last.clone());
@@ -91,7 +101,7 @@ impl Shared {
                 return Ok(walk);
             }
             scanned += batch.len();
-            let (seen_at, mut rows) = self.look_at(&batch).await?;
+            let (seen_at, mut rows) = self.look_at(&batch, is_named).await?;
             walk.now = walk.now.max(seen_at);
             for (position, id) in batch {
                 if walk.rows.len() >= limit {
@@ -127,7 +137,9 @@ impl Shared {
         while batch.len() < most {
             for reel in reels.iter_mut() {
                 while reel.read.is_empty() && reel.below.is_some() {
-                    self.read_on(reel, last).await?;
+                    // Its end is already noted: a queue that cannot be used is left out.
+                    let read = self.read_on(reel, last).await;
+                    if reel.is_named { read? } else { skip(&reel.queue, read)?.unwrap_or_default() }
                 }
             }
             let newest = reels
@@ -199,8 +211,7 @@ impl Shared {
         let mut parts = Reply::new("read dead letters", value).list()?;
         let mut found = Vec::new();
         while let (Some(id), Some(score)) = (parts.next(), parts.next()) {
-            let id = Id::from_stored(&id.bytes()?).ok_or_else(|| strange("read dead letters"))?;
-            found.push((score.number()?, id));
+            found.push((score.number()?, Id::from_stored(&id.bytes()?)));
         }
         if let (DEAD_LETTERS, Some((cut, _))) = (found.len(), found.last().copied()) {
             // Of the last call that is named here, some may be missing: it is read again, as a whole.
@@ -209,7 +220,8 @@ impl Shared {
             reel.below = Some(if is_of_one { format!("({cut}") } else { cut.to_string() });
             found.retain(|(score, _)| is_of_one || *score != cut);
         }
-        let ids: Vec<_> = found.into_iter().map(|(_, id)| id).collect();
+        // What is no id is for `tend` to remove.
+        let ids: Vec<_> = found.into_iter().filter_map(|(_, id)| id).collect();
         let (_, rows) = self.look(&reel.queue, &ids).await?;
         let place = |row: &Row| {
             let (micros, place) = row.record.head.submitted;
@@ -225,6 +237,7 @@ impl Shared {
     async fn look_at(
         &self,
         batch: &[(Position, Id)],
+        is_named: bool,
     ) -> Result<(Timestamp, std::collections::HashMap<(QueueName, Id), Row>)> {
         let mut by_queue: std::collections::HashMap<&QueueName, Vec<Id>> =
             std::collections::HashMap::new();
@@ -233,7 +246,9 @@ impl Shared {
         }
         let (mut now, mut rows) = (Timestamp::default(), std::collections::HashMap::new());
         for (queue, ids) in by_queue {
-            let (seen_at, found) = self.look(queue, &ids).await?;
+            let looked = self.look(queue, &ids).await;
+            let looked = if is_named { Some(looked?) } else { skip(queue, looked)? };
+            let Some((seen_at, found)) = looked else { continue };
             now = now.max(seen_at);
             rows.extend(found.into_iter().map(|row| ((queue.clone(), row.id), row)));
         }
