@@ -104,8 +104,8 @@ impl Shared {
         let Some(rest) = rest_of(params, &claimed.tasks, &haul.direct) else { return Ok(claimed) };
         match self.ledger.claim_by(&rest, None).await {
             Ok(given) => {
-                claimed.tasks.extend(given.tasks);
                 claimed.is_cut_short |= given.is_cut_short;
+                add_in_order(params, &mut claimed.tasks, given.tasks);
             }
             // What was claimed before must not be lost with the rest.
             Err(error) if claimed.tasks.is_empty() => return Err(error),
@@ -131,8 +131,8 @@ impl Shared {
             let claiming = self.ledger.claim_by(&rest, Some(&haul.wanted));
             match self.receive(&rest, &haul, claiming.await).await {
                 Ok(more) => {
-                    claimed.tasks.extend(more.claimed.tasks);
                     claimed.is_cut_short |= more.claimed.is_cut_short;
+                    add_in_order(params, &mut claimed.tasks, more.claimed.tasks);
                     has_missed = more.has_missed;
                 }
                 // What was claimed before must not be lost with the rest.
@@ -202,6 +202,17 @@ impl Shared {
             broker.settle(&params.worker, its).await;
         }
     }
+}
+
+/// Adds what a later step of a claim has brought. The claim gives its tasks by quota and by priority, whichever step
+/// brought them; those of one lane stay in the order in which they came.
+fn add_in_order(params: &ClaimParams, tasks: &mut Vec<Claimed>, more: Vec<Claimed>) {
+    if more.is_empty() {
+        return;
+    }
+    tasks.extend(more);
+    let quota = |task: &Claimed| params.quotas.iter().position(|quota| quota.queue == task.queue);
+    tasks.sort_by_key(|task| (quota(task), std::cmp::Reverse(task.priority)));
 }
 
 /// True when a claim stops at its bound in bytes.
