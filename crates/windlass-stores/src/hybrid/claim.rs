@@ -249,3 +249,48 @@ fn rest_of(params: &ClaimParams, tasks: &[Claimed], direct: &[Priority]) -> Opti
         worker: params.worker.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::{Epoch, Kind, QueueName, Spec, TaskId, Timestamp, WorkerId};
+
+    use super::*;
+
+    fn claimed(queue: &str, priority: Priority) -> Claimed {
+        Claimed {
+            id: TaskId::new("task"),
+            epoch: Epoch(1),
+            kind: Kind::stored("do"),
+            queue: QueueName::stored(queue),
+            priority,
+            payload: Default::default(),
+            attempts: 1,
+            crashes: 0,
+            spec: Spec {
+                max_retries: 3,
+                max_crashes: 3,
+                timeout: Duration::from_secs(1),
+                retention: Duration::from_secs(1),
+                extras: Default::default(),
+            },
+            is_cancel_requested: false,
+            created_at: Timestamp::default(),
+            pending_at: Timestamp::default(),
+            claimed_at: Timestamp::default(),
+        }
+    }
+
+    #[test]
+    fn a_later_step_of_a_claim_keeps_the_order_of_its_quotas() {
+        use Priority::{Critical, High, Normal};
+        let quotas = ["alpha", "beta"].map(|name| Quota::of(QueueName::stored(name), 9));
+        let worker = WorkerId::new("worker");
+        let params = ClaimParams { worker, quotas: quotas.into(), limit: 9, suspects_at_most: 0 };
+        let mut tasks = vec![claimed("alpha", Normal), claimed("beta", Critical)];
+        let more = vec![claimed("beta", Critical), claimed("alpha", High)];
+        add_in_order(&params, &mut tasks, more);
+        let order: Vec<_> = tasks.iter().map(|task| (task.queue.as_str(), task.priority)).collect();
+        let expected = [("alpha", High), ("alpha", Normal), ("beta", Critical), ("beta", Critical)];
+        assert_eq!(order, expected);
+    }
+}
