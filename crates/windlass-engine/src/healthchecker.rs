@@ -34,19 +34,19 @@ impl Health {
     };
 }
 
-/// How often a worker asks, in heartbeats, while those and other calls are answered.
-pub(crate) const WORKER_RESTS: u32 = 6;
-/// How long, in heartbeats, a worker waits for an answer of any kind before it asks.
+/// How many heartbeats a worker lets pass between two pings while the store answers those and other calls.
+pub(crate) const WORKER_HEARTBEATS_PER_PING: u32 = 6;
+/// How long, in heartbeats, the store may stay silent before a worker pings it.
 const SILENT_MAX: f64 = 1.2;
-/// How often a server asks, in heartbeats: others decide by it where to send requests.
-pub(crate) const SERVER_RESTS: u32 = 1;
+/// A server pings at every heartbeat: load balancers route requests by the result.
+pub(crate) const SERVER_HEARTBEATS_PER_PING: u32 = 1;
 
-/// Starts the role; it ends when told to stop. It asks at least every `rests` heartbeats, and sooner when the store
-/// is silent or refuses writes.
+/// Starts the role, which ends when `stop` is cancelled. It pings once in `heartbeats_per_ping` heartbeats, and sooner
+/// when the store is silent or refuses writes.
 pub(crate) fn start(
     link: Arc<Link>,
     health: watch::Sender<Health>,
-    rests: u32,
+    heartbeats_per_ping: u32,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
@@ -74,21 +74,21 @@ pub(crate) fn start(
                 link.contact.answered_at(asked, inspection.now);
             }
             health.send_replace(look(&link, is_reachable, is_writable, asked));
-            let rests = if is_reachable && is_writable { rests } else { 1 };
+            let heartbeats = if is_reachable && is_writable { heartbeats_per_ping } else { 1 };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = rest(&link, every, rests) => {}
+                () = wait_for_next_ping(&link, every, heartbeats) => {}
             }
         }
     })
 }
 
-/// Ends after so many heartbeats, or sooner when nothing was heard of the store for longer than one.
-async fn rest(link: &Link, every: Duration, rests: u32) {
-    if rests == 1 {
+/// Ends after so many heartbeats, or sooner when the store has not answered for longer than one.
+async fn wait_for_next_ping(link: &Link, every: Duration, heartbeats: u32) {
+    if heartbeats == 1 {
         return tokio::time::sleep(every).await;
     }
-    let end = Instant::now() + every * rests;
+    let end = Instant::now() + every * heartbeats;
     let silent_max = every.mul_f64(SILENT_MAX);
     loop {
         let left = silent_max.saturating_sub(link.contact.silent_for());

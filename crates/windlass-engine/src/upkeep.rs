@@ -66,7 +66,7 @@ impl UpkeepBuilder {
         let healthchecker = healthchecker::start(
             Arc::clone(&link),
             health,
-            healthchecker::SERVER_RESTS,
+            healthchecker::SERVER_HEARTBEATS_PER_PING,
             stop.clone(),
         );
         let leader = leader::start(link, stop.clone());

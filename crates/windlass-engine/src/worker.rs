@@ -321,7 +321,7 @@ async fn work(
     let healthchecker = healthchecker::start(
         Arc::clone(&station.link),
         health,
-        healthchecker::WORKER_RESTS,
+        healthchecker::WORKER_HEARTBEATS_PER_PING,
         rest.clone(),
     );
     let subscriber = subscriber::start(Arc::clone(&station), rest.clone());

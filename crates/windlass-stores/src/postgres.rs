@@ -156,11 +156,11 @@ impl PostgresStore {
             channel: format!("windlass_{:016x}", salt.cast_unsigned()),
             submits: Link::new(Arc::clone(&options), Purpose::Hot, forgetting(this)),
             work: Link::new(Arc::clone(&options), Purpose::Hot, forgetting(this))
-                .hearing(news::hearing(this)),
+                .on_notification(news::notification_handler(this)),
             telling: Link::new(Arc::clone(&options), Purpose::News, || {}),
             pool: Pool::new(Arc::clone(&options), Purpose::Plain, TRANSACTIONS_MAX),
             patient: Pool::new(Arc::clone(&options), Purpose::Plain, TRANSACTIONS_MAX),
-            heartbeats: Pool::new(Arc::clone(&options), Purpose::Beats, HEARTBEATS_MAX),
+            heartbeats: Pool::new(Arc::clone(&options), Purpose::Heartbeats, HEARTBEATS_MAX),
             end_lookups: EndLookups::default(),
             opened_at: Instant::now(),
             queues: Names::of_queues(),

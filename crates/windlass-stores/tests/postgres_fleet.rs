@@ -308,7 +308,8 @@ async fn who_cannot_hear_looks_as_often_as_it_was_told() {
     assert_eq!(deaf.wait(often).await.unwrap(), Wake::Work);
 }
 
-/// Whoever hears others looks for itself only every 7.5 to 10 s. The leader rings for what nobody has told of.
+/// A process that listens looks for work itself only every 7.5 to 10 s. The leader wakes it for tasks that nobody has
+/// notified it of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_rings_for_tasks_that_were_submitted_quietly() {
     let place = Place::fresh().await;

@@ -74,7 +74,7 @@ pub(super) struct ExecArgs {
     exec_variables: Vec<String>,
 }
 
-/// A command that would do nothing completes every task: most likely a variable was not set.
+/// Refuses an empty command, which would complete every task: most likely a variable is not set.
 fn parse_command(text: &str) -> Result<String, &'static str> {
     match text.trim().is_empty() {
         true => Err("the command is empty"),

@@ -24,8 +24,8 @@ use crate::wakes::News;
 /// A beat may take this long, however short the lease.
 const AT_MOST_MIN: Duration = Duration::from_secs(1);
 
-/// Tasks may be given back: unlike a mere renewal, that is worth a flush of the log.
-const FLUSHED: &str = "SET LOCAL synchronous_commit TO on";
+/// A heartbeat that may release tasks waits for the flush of the log, unlike a mere renewal.
+const COMMIT_FLUSHED: &str = "SET LOCAL synchronous_commit TO on";
 
 /// A worker, as its beat found it.
 struct SeenWorker {
@@ -75,7 +75,7 @@ impl Shared {
             let mut news = News::default();
             if let Some(known) = &beat.held {
                 if self.options.is_durable {
-                    session.execute(FLUSHED, &[]).await?;
+                    session.execute(COMMIT_FLUSHED, &[]).await?;
                 }
                 (orders.lost, orders.given_back, news) =
                     self.compare_held(session, seen.number, known, orders.now).await?;

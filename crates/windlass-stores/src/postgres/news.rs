@@ -172,8 +172,8 @@ impl Shared {
     }
 }
 
-/// Passes on what a connection of the store hears.
-pub(super) fn hearing(this: &Weak<Shared>) -> impl Fn(&str) + Send + Sync + 'static {
+/// Wakes waiters of the store for each notification.
+pub(super) fn notification_handler(this: &Weak<Shared>) -> impl Fn(&str) + Send + Sync + 'static {
     let this = this.clone();
     move |text| {
         if let Some(shared) = this.upgrade() {
@@ -193,7 +193,7 @@ async fn hear(shared: Weak<Shared>, is_up: Arc<AtomicBool>) {
             Ok(session) => {
                 is_up.store(true, Relaxed);
                 pause = PAUSE_MIN;
-                // Whatever was told before was not heard.
+                // Notifications that were sent before the LISTEN never arrive.
                 store.wakes.ring_all();
                 drop(store);
                 session.ended().await;

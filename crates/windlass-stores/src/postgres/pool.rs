@@ -40,7 +40,7 @@ pub(super) struct Link {
     /// Called before a new connection is used.
     connected: Box<dyn Fn() + Send + Sync>,
     /// Called with each notification.
-    heard: Arc<dyn Fn(&str) + Send + Sync>,
+    on_notification: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// The connection of a link, and when somebody last asked for it.
@@ -71,13 +71,16 @@ impl Link {
             kept: Arc::default(),
             connecting: AsyncMutex::default(),
             connected,
-            heard: Arc::new(|_| {}),
+            on_notification: Arc::new(|_| {}),
         }
     }
 
-    /// Passes on what the server notifies its connections of, once they listen.
-    pub(super) fn hearing(mut self, heard: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.heard = Arc::new(heard);
+    /// Sets the handler for notifications; they come once a connection listens.
+    pub(super) fn on_notification(
+        mut self,
+        handler: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_notification = Arc::new(handler);
         self
     }
 
@@ -94,9 +97,9 @@ impl Link {
         {
             return Err(why.clone());
         }
-        let heard = Arc::clone(&self.heard);
-        let heard = move |text: &str| heard(text);
-        match Session::reconnect(&self.options, self.purpose, heard).await {
+        let handler = Arc::clone(&self.on_notification);
+        let handler = move |text: &str| handler(text);
+        match Session::reconnect(&self.options, self.purpose, handler).await {
             Ok(session) => {
                 let session = Arc::new(session);
                 (self.connected)();

@@ -35,7 +35,7 @@ pub(super) enum Purpose {
     Hot,
     /// Heartbeats: hot, and not worth a flush of the log each. After a crash of the server a worker's lease ends one
     /// heartbeat earlier at most, and the next renews it.
-    Beats,
+    Heartbeats,
     /// Transactions and reads.
     Plain,
     /// Telling and hearing news; loses nothing that matters.
@@ -48,7 +48,7 @@ impl Purpose {
     const fn answer_max(self) -> Duration {
         match self {
             // Less than a lease: a worker with a hung connection gets another before it is lost.
-            Self::Hot | Self::Beats | Self::News => Duration::from_secs(10),
+            Self::Hot | Self::Heartbeats | Self::News => Duration::from_secs(10),
             Self::Plain => Duration::from_secs(30),
         }
     }
@@ -61,8 +61,8 @@ pub(super) struct Session {
     is_patient: AtomicBool,
     is_given_up: AtomicBool,
     driver: AbortHandle,
-    /// Closed with the driver.
-    driven: watch::Receiver<()>,
+    /// Closed when the driver ends.
+    driver_alive: watch::Receiver<()>,
     pooled: Option<Pooled>,
 }
 
@@ -90,9 +90,9 @@ impl Session {
                 Error::new(ErrorKind::Unavailable, "connect to postgres").because(cause)
             })?
             .map_err(refused)?;
-        let (drives, driven) = watch::channel(());
+        let (alive, driver_alive) = watch::channel(());
         let driver = tokio::spawn(async move {
-            let _drives = drives;
+            let _alive = alive;
             loop {
                 match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
                     Some(Ok(AsyncMessage::Notification(note))) => heard(note.payload()),
@@ -114,7 +114,7 @@ impl Session {
             is_patient: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             driver: driver.abort_handle(),
-            driven,
+            driver_alive,
         };
         // Asked before anything is set: a pooler would give it to its other clients.
         if options.pooler == Pooler::None {
@@ -152,7 +152,7 @@ impl Session {
         self.client.is_closed() || self.is_given_up.load(Ordering::Relaxed)
     }
 
-    /// Has the server send what is notified on a channel over this connection.
+    /// Subscribes this connection to the notifications of a channel.
     pub(super) async fn listen(&self, channel: &str) -> Result<()> {
         let text = format!("LISTEN {channel}");
         self.answered("listen", self.client.batch_execute(&text)).await
@@ -160,8 +160,8 @@ impl Session {
 
     /// Ends when the connection does.
     pub(super) async fn ended(&self) {
-        let mut driven = self.driven.clone();
-        while driven.changed().await.is_ok() {}
+        let mut driver_alive = self.driver_alive.clone();
+        while driver_alive.changed().await.is_ok() {}
     }
 
     /// Lets the server take as long as it likes, for what an operator waits for.
@@ -277,7 +277,7 @@ fn refused(cause: tokio_postgres::Error) -> Error {
 /// What is set for a session, or for each transaction behind a pooler.
 fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
     let schema = options.schema.replace('"', "\"\"");
-    let is_flushed = !matches!(purpose, Purpose::News | Purpose::Beats);
+    let is_flushed = !matches!(purpose, Purpose::News | Purpose::Heartbeats);
     let commit = if options.is_durable && is_flushed { "on" } else { "off" };
     let mut text = format!(
         "SET search_path TO \"{schema}\"; SET synchronous_commit TO {commit}; SET jit TO off;
@@ -292,7 +292,7 @@ fn settings(options: &PostgresOptions, purpose: Purpose) -> String {
              SET max_parallel_workers_per_gather TO 0;",
         );
     }
-    if matches!(purpose, Purpose::Hot | Purpose::Beats) {
+    if matches!(purpose, Purpose::Hot | Purpose::Heartbeats) {
         // A little more than the wait for an answer: whoever was given up ends by himself, too, or as
         // many would queue up behind a locked table as there were tries.
         let most = purpose.answer_max() + Duration::from_secs(2);
