@@ -16,8 +16,8 @@ use super::generation::GenerationRules;
 use super::outbox::{Outbox, REFERRED_TOGETHER};
 
 /// Most tasks in a row of `ready`. A claim locks whole rows, so a burst in few rows would be claimed by one process at a
-/// time: 200 workers took 7 s for 2,000 tasks that were submitted in four rows. Rows of 64 make a drain in claims of 500
-/// tasks 5 % slower.
+/// time: 200 workers took 7 s for 2,000 tasks that were submitted in four rows. With rows of 64, claims and completions
+/// of 500 tasks were 11 % slower.
 const READY_TOGETHER_MAX: i64 = 256;
 /// How long a connection may be idle: longer than the pauses of regular upkeep and heartbeats, so that
 /// these keep theirs, and short beside the life of a process.
