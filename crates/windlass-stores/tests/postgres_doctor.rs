@@ -110,6 +110,14 @@ async fn missing_rights_are_named() {
     let findings = store.inspect(Depth::Full).await.unwrap().findings;
     let found = told(&findings, "rights", "DELETE on ").expect("named");
     assert_eq!(found.severity, Severity::Problem);
+    assert!(!store.inspect(Depth::Ping).await.unwrap().is_writable(), "no right to write");
+    // The right to submit alone is missing.
+    let grants = "GRANT ALL ON ALL TABLES IN SCHEMA windlass TO half; REVOKE INSERT ON windlass.task FROM half";
+    owner.batch_execute(grants).await.unwrap();
+    let ping = store.inspect(Depth::Ping).await.unwrap();
+    assert!(ping.refusal.unwrap().text.contains("rights"), "no right to submit");
+    owner.batch_execute("GRANT INSERT ON windlass.task TO half").await.unwrap();
+    assert!(store.inspect(Depth::Ping).await.unwrap().is_writable(), "all rights");
 }
 
 /// What the documentation has an operator grant to the role that runs everything.

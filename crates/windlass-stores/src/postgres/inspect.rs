@@ -52,10 +52,16 @@ impl Shared {
             }
         };
         let version = format!("PostgreSQL {}", row.get::<_, &str>(2));
-        let refusal = row.get::<_, bool>(1).then_some(WriteRefusal {
-            reason: Reason::ReadOnly,
-            text: "the database is read-only: a standby, or default_transaction_read_only is on",
-        });
+        let refused = |text| Some(WriteRefusal { reason: Reason::ReadOnly, text });
+        let refusal = match (row.get(1), row.get(3)) {
+            (true, _) => refused(
+                "the database is read-only: a standby, or default_transaction_read_only is on",
+            ),
+            (false, true) => {
+                refused("the role lacks rights that windlass needs; `windlass doctor` names them")
+            }
+            (false, false) => None,
+        };
         Ok(Inspection { now, refusal, version, findings, brokers: Vec::new() })
     }
 

@@ -23,7 +23,7 @@ use super::script::{Call, Script};
 use super::server::ServerFacts;
 use crate::broadcasts::Broadcasts;
 use crate::wakes::Wakes;
-pub(super) use ping::check_memory;
+pub(super) use ping::{check_memory, or_finding};
 pub(super) use touch::Touched;
 pub(super) use worker::Registered;
 
@@ -242,7 +242,11 @@ impl Fleet {
         let born = keys::born(self.stem());
         let mut get = redis::cmd("GET");
         get.arg(&born);
-        let mut found = self.link.command("find the data", &get).await?;
+        let mut found = match self.link.command("find the data", &get).await {
+            // Pings report a key of a wrong type; it must not keep the doctor from the data.
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(()),
+            found => found?,
+        };
         // A server that is full takes no name; data that have one are opened there all the same.
         if found == redis::Value::Nil && self.common.options.creates {
             let mut set = redis::cmd("SET");

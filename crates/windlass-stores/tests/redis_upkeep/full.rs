@@ -119,16 +119,38 @@ async fn a_ping_reports_a_replica_that_takes_no_writes() {
     }
 }
 
+/// Whoever starts meanwhile comes up too, and the doctor names the key.
 #[tokio::test]
 async fn a_ping_reports_a_key_of_a_wrong_type() {
-    let stage = Stage::new(Layout::Streams).await;
-    stage.scene.worker().await;
-    assert!(ping(&stage).await.is_writable(), "all is well");
-    for key in ["workers", "leases", "queues", "lead"] {
-        let name = format!("up:{{~}}:{key}");
-        let _: () = stage.run(cmd("SET").arg(&name).arg("strange")).await;
-        assert!(!ping(&stage).await.is_writable(), "{key}");
-        let _: () = stage.run(cmd("DEL").arg(&name)).await;
-        assert!(ping(&stage).await.is_writable(), "without {key}");
+    for (layout, stem, names) in [
+        (Layout::Streams, "up:{~}:", "up:{~}:queues"),
+        (Layout::Asynq, "wl:up-fleet:{~}:", "up:queues"),
+    ] {
+        let stage = Stage::new(layout).await;
+        stage.scene.submit(draft()).await;
+        stage.scene.worker().await;
+        assert!(ping(&stage).await.is_writable(), "all is well");
+        let own = ["workers", "leases", "gone", "unclean", "lead", "born", "touched"];
+        for key in own.map(|key| format!("{stem}{key}")).into_iter().chain([names.to_owned()]) {
+            let strange = if key.ends_with("born") { "LPUSH" } else { "SET" };
+            let kept: i32 = stage.run(cmd("EXISTS").arg(&key)).await;
+            if kept == 1 {
+                let _: () = stage.run(cmd("RENAME").arg(&key).arg("kept")).await;
+            }
+            let _: () = stage.run(cmd(strange).arg(&key).arg("strange")).await;
+            assert!(!ping(&stage).await.is_writable(), "{key}");
+            for depth in [Depth::Full, Depth::Repair] {
+                let elsewhere = stage.scene.elsewhere().await;
+                let findings = elsewhere.store.inspect(depth).await.unwrap().findings;
+                let is_named =
+                    findings.iter().any(|it| it.subject == "keys" && it.text.contains(&key));
+                assert!(is_named, "{key}: {findings:#?}");
+            }
+            let _: () = stage.run(cmd("DEL").arg(&key)).await;
+            if kept == 1 {
+                let _: () = stage.run(cmd("RENAME").arg("kept").arg(&key)).await;
+            }
+            assert!(ping(&stage).await.is_writable(), "without {key}");
+        }
     }
 }

@@ -4,18 +4,21 @@
 //! before they write, so nothing of a damaged queue is lost when its key is repaired.
 
 use windlass_core::store::{Finding, Severity};
-use windlass_core::{QueueName, Result};
+use windlass_core::{QueueName, Result, WorkerId};
 
 use super::{Shared, scripts};
 use crate::redis::reply::next;
 pub(super) use crate::redis::troubles::{DAMAGED, damage_in, log_skipped as log, skip};
 
 impl Shared {
-    /// The damaged keys of a queue.
-    pub(super) async fn find_damage(&self, queue: &QueueName) -> Result<Vec<Finding>> {
-        let workers = self.fleet.known_workers().await?;
+    /// The damaged keys of a queue, also those that some workers have there.
+    pub(super) async fn find_damage(
+        &self,
+        queue: &QueueName,
+        workers: &[WorkerId],
+    ) -> Result<Vec<Finding>> {
         let mut call = scripts::DAMAGE.on(&[self.stem(queue)]).arg(self.options().told_time());
-        workers.keys().for_each(|worker| call.add(worker.as_str()));
+        workers.iter().for_each(|worker| call.add(worker.as_str()));
         let mut parts = self.ask(call).await?.list()?;
         let mut findings = Vec::new();
         while let Some(key) = parts.next() {

@@ -1,7 +1,7 @@
 //! Whether the server answers and accepts writes, and how full it is.
 
 use windlass_core::store::{Finding, Severity, WriteRefusal};
-use windlass_core::{Error, Reason, Result, Timestamp};
+use windlass_core::{Error, ErrorKind, Reason, Result, Timestamp};
 
 use super::{Fleet, PING};
 use crate::redis::reply::next;
@@ -34,9 +34,10 @@ impl Fleet {
         };
         let now = next(&mut parts, "ping")?.time()?;
         let key = next(&mut parts, "ping")?.text()?;
-        if key.is_empty() {
+        let key = if key.is_empty() { self.find_strange_names().await? } else { Some(key) };
+        let Some(key) = key else {
             return Ok(PingReply { now, refusal: None, finding: None });
-        }
+        };
         let text = "a key of windlass is of a wrong type; `windlass doctor` names it";
         let finding = Finding {
             severity: Severity::Problem,
@@ -46,6 +47,41 @@ impl Fleet {
         };
         let refusal = WriteRefusal { reason: Reason::Unspecified, text };
         Ok(PingReply { now, refusal: Some(refusal), finding: Some(finding) })
+    }
+}
+
+impl Fleet {
+    /// The key with the names of all queues, if it is of a wrong type and the script of the ping cannot look at it: it is
+    /// asynq's then, and in a slot of its own.
+    async fn find_strange_names(&self) -> Result<Option<String>> {
+        let key = &self.names.queues;
+        if key.starts_with(self.stem()) {
+            return Ok(None);
+        }
+        let found = self.link.command("ping", redis::cmd("TYPE").arg(key)).await?;
+        let is_usable =
+            matches!(&found, redis::Value::SimpleString(it) if it == "set" || it == "none");
+        Ok((!is_usable).then(|| key.clone()))
+    }
+}
+
+/// The result of a part of an inspection; none, and a finding, when damaged data do not allow it.
+pub(in crate::redis) fn or_finding<T>(
+    result: Result<T>,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            findings.push(Finding {
+                severity: Severity::Problem,
+                subject: "keys",
+                text: format!("the inspection is incomplete: {}", error.chain()),
+                advice: "repair the keys that are named, and run `windlass doctor` again".into(),
+            });
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -5,7 +5,7 @@ use windlass_core::{Error, ErrorKind, QueueName, Result, State};
 
 use super::Shared;
 use crate::reading::SCAN_MAX;
-use crate::redis::fleet::check_memory;
+use crate::redis::fleet::{check_memory, or_finding};
 use crate::redis::server::ServerFacts;
 
 impl Shared {
@@ -25,10 +25,11 @@ impl Shared {
         inspection.version.clone_from(&facts.version);
         inspection.findings = self.fleet.promises(&facts);
         inspection.findings.extend(ping.finding.into_iter().chain(check_memory(&facts)));
-        if depth == Depth::Repair {
+        let queues = or_finding(self.all_queues().await, &mut inspection.findings)?;
+        if depth == Depth::Repair && queues.is_some() {
             self.mend_all().await?;
         }
-        for queue in self.all_queues().await? {
+        for queue in queues.into_iter().flatten() {
             match self.compare_counts(&queue).await {
                 Ok(found) => inspection.findings.extend(found),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
