@@ -8,6 +8,8 @@ mod broadcasts;
 mod changing;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod claimed;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod damage_log;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 pub mod hybrid;
 pub mod memory;

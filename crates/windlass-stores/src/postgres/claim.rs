@@ -14,6 +14,7 @@ use windlass_core::{Claimed, Error, Kind, QueueName, Reason, Result, Spec, Times
 
 use super::Shared;
 use super::batch::Batch;
+use super::error::is_damage;
 use super::id::{Id, epoch_of};
 use super::names::Known;
 use super::outbox::{Made, Reference};
@@ -22,6 +23,7 @@ use super::row::{self, Row, lane, read_priority, unsigned};
 use super::session::Session;
 use super::sql;
 use crate::claimed::ClaimedTasks;
+use crate::damage_log::log_skipped;
 use crate::wakes::News;
 pub(crate) use referred::{Given, Unused, Wanted};
 
@@ -93,7 +95,13 @@ impl Shared {
             if wish.bytes_left == 0 {
                 break;
             }
-            match self.claim_segment(session, &mut wish, &segment, &mut tasks).await {
+            let claimed = match self.claim_segment(session, &mut wish, &segment, &mut tasks).await {
+                Err(error) if is_damage(&error) => {
+                    self.claim_one_by_one(session, &mut wish, &segment, &mut tasks).await
+                }
+                claimed => claimed,
+            };
+            match claimed {
                 Ok(()) => {}
                 // What was claimed before must not be lost with the rest.
                 Err(error) if tasks.is_empty() => return Err(error),
@@ -122,6 +130,25 @@ impl Shared {
                 Err(error) => tracing::debug!(error = error.chain(), "dead rows not looked for"),
             }
         });
+    }
+
+    /// Claims from the queues of a segment by a statement each, and skips those with rows that no claim can take.
+    async fn claim_one_by_one(
+        &self,
+        session: &Session,
+        wish: &mut Wish<'_>,
+        quotas: &[usize],
+        tasks: &mut Vec<Claimed>,
+    ) -> Result<()> {
+        for at in quotas {
+            match self.claim_segment(session, wish, &[*at], tasks).await {
+                Err(error) if is_damage(&error) => {
+                    log_skipped(&wish.params.quotas[*at].queue, &error.chain());
+                }
+                claimed => claimed?,
+            }
+        }
+        Ok(())
     }
 
     /// Claims from queues that are each named once; what was claimed is in `tasks` also after an error.

@@ -3,12 +3,14 @@
 
 use std::collections::HashSet;
 
-use windlass_core::store::{Claim, ClaimParams, WakeMark};
+use windlass_core::store::{CLAIM_BYTES_MAX, Claim, ClaimParams, WakeMark};
 use windlass_core::{Claimed, Result};
 
 use super::{LOCKED_PAUSE, LOCKED_TRIES, Lanes, Wish, as_i64};
 use crate::claimed::ClaimedTasks;
+use crate::damage_log::log_skipped;
 use crate::postgres::batch::column;
+use crate::postgres::error::is_damage;
 use crate::postgres::outbox::Reference;
 use crate::postgres::session::Session;
 use crate::postgres::{Shared, sql};
@@ -65,8 +67,59 @@ impl Shared {
         }
     }
 
-    /// Claims what references lead to, in their order.
+    /// Claims what references lead to, in their order. Where a row of one queue fails the statement, that queue is skipped;
+    /// the sweep finds its rows again.
     async fn claim_referred(
+        &self,
+        session: &Session,
+        params: &ClaimParams,
+        wanted: &[Wanted],
+    ) -> Result<Given> {
+        let claimed = self.claim_sound(session, params, wanted).await;
+        if !claimed.as_ref().is_err_and(is_damage) {
+            return claimed;
+        }
+        let mut given = Given::default();
+        for (at, quota) in params.quotas.iter().enumerate() {
+            let own: Vec<_> = wanted.iter().filter(|one| one.quota == at).copied().collect();
+            if own.is_empty() {
+                continue;
+            }
+            // What other queues have given counts too.
+            let suspects = given.tasks.iter().filter(|task| task.is_suspect()).count();
+            let params = ClaimParams {
+                limit: params.limit.saturating_sub(given.tasks.len()),
+                suspects_at_most: params.suspects_at_most.saturating_sub(suspects),
+                ..params.clone()
+            };
+            let bytes: usize = given.tasks.iter().map(|task| task.payload.len()).sum();
+            if params.limit == 0 || bytes >= CLAIM_BYTES_MAX {
+                given.unused.extend(own.iter().map(|one| (one.reference, Unused::Waits)));
+                continue;
+            }
+            match self.claim_sound(session, &params, &own).await {
+                Ok(more) => {
+                    given.tasks.extend(more.tasks);
+                    given.unused.extend(more.unused);
+                    given.is_cut_short |= more.is_cut_short;
+                }
+                Err(error) if is_damage(&error) => {
+                    log_skipped(&quota.queue, &error.chain());
+                    given.unused.extend(own.iter().map(|one| (one.reference, Unused::Gone)));
+                }
+                Err(error) if given.tasks.is_empty() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(error = error.chain(), "a claim was cut short");
+                    given.is_cut_short = true;
+                    break;
+                }
+            }
+        }
+        Ok(given)
+    }
+
+    /// Claims what references lead to, where no row fails the statement.
+    async fn claim_sound(
         &self,
         session: &Session,
         params: &ClaimParams,
