@@ -1,11 +1,12 @@
 -- promote: move tasks whose time has come to their lanes, the longest due first, and of one instant
 -- those that were submitted first.
 -- ARGV[2] the leader's term, ARGV[3] limit
--- returns {time, done, 1 when more are due, when the next is due or '', skipped}, or 0: the term is stale
+-- returns {time, done, 1 when more are due, when the next is due or '', skipped, ids of unreadable records …}, or 0: the
+-- term is stale
 local queue, limit = KEYS[1], tonumber(ARGV[3])
 if not is_current(queue, ARGV[2]) then return 0 end
 local due = call('ZRANGEBYSCORE', queue .. 'z', '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
-local done, skipped = 0, 0
+local done, skipped, unreadable = 0, 0, {}
 if #due > 0 then
   local ids, waiting = {}, {}
   for i = 1, #due, 2 do ids[#ids + 1] = due[i] end
@@ -18,6 +19,7 @@ if #due > 0 then
       waiting[#waiting + 1] = { tonumber(due[2 * i]), sub(record, head + 30, head + 37), ids[i], record, head, state }
     else
       skipped = skipped + 1
+      if record and not state then unreadable[#unreadable + 1] = ids[i] end
     end
   end
   table.sort(waiting, function(one, other)
@@ -51,4 +53,4 @@ if #due > 0 then
 end
 local next_due = call('ZRANGE', queue .. 'z', 0, 0, 'WITHSCORES')[2]
 local has_more = next_due and tonumber(next_due) <= now
-return { now, done, has_more and 1 or 0, next_due or '', skipped }
+return { now, done, has_more and 1 or 0, next_due or '', skipped, unpack(unreadable) }

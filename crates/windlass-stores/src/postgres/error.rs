@@ -80,7 +80,9 @@ pub(super) fn is_worth_repeating(error: &Error) -> bool {
 
 /// True when stored rows are not as windlass writes them, so that a statement fails whoever repeats it.
 pub(super) fn is_damage(error: &Error) -> bool {
-    code(error).is_some_and(|code| ["21", "22", "23", "XX"].iter().any(|class| code.code().starts_with(class)))
+    code(error).is_some_and(|code| {
+        ["21", "22", "23", "XX"].iter().any(|class| code.code().starts_with(class))
+    })
 }
 
 /// True when something with that key is there already.

@@ -10,3 +10,4 @@ mod places;
 mod stage;
 mod types;
 mod under_load;
+mod unreadable;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use windlass_core::store::{Duty, DutyReport};
 use windlass_core::{QueueName, Result};
 
+use super::id::Id;
 use super::sweeps::{Pass, Sweep};
 use super::{AT_ONCE, Shared, scripts};
 use crate::redis::fleet::stale_term;
@@ -24,7 +25,8 @@ impl Shared {
         self.sweep(duty, &pass, &scripts::PRUNE).await
     }
 
-    /// Has a script go through the queues of a pass; it answers time, done, more, the next time, and skipped.
+    /// Has a script go through the queues of a pass; it returns time, done, more, the next time, skipped, and the
+    /// ids of unreadable records.
     async fn sweep(&self, duty: Duty, pass: &Pass, script: &'static Script) -> Result<DutyReport> {
         let (mut report, mut failed) = (DutyReport::default(), None);
         for queue in &pass.queues {
@@ -49,6 +51,14 @@ impl Shared {
                 let skipped = parts.next().map_or(Ok(0), |skipped| skipped.number())?;
                 report.done += done;
                 report.skipped_bad += skipped.unsigned_abs();
+                for id in parts {
+                    let stored = id.bytes()?;
+                    let id = Id::from_stored(&stored).map_or_else(
+                        || stored.escape_ascii().to_string(),
+                        |id| id.task_id().to_string(),
+                    );
+                    tracing::error!(%queue, id, "the record of a task cannot be read; it will not run");
+                }
                 if done > 0 && script.name == "promote" {
                     self.fleet
                         .common
