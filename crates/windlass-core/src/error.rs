@@ -66,6 +66,8 @@ pub enum Reason {
     NameBusy,
     /// There are as many already as there may be at once.
     Crowded,
+    /// Data of one queue are not as windlass wrote them; others can be used.
+    DamagedQueue,
 }
 
 /// An error with its kind, its text and its cause.

@@ -288,6 +288,7 @@ impl From<Error> for Problem {
             (Slug::StoreForbidden, _) => {
                 "windlass lacks a right in the store; `windlass doctor` names it".into()
             }
+            (Slug::Internal, Reason::DamagedQueue) => error.to_string(),
             (Slug::Internal, _) => "this is a fault of the server; its log says more".into(),
             (_, _) => error.to_string(),
         };
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(json["status"], status, "{kind:?} {reason:?}");
         assert_eq!(json["type"], format!("/problems/{slug}"), "{kind:?} {reason:?}");
         assert_eq!(problem.status().as_u16(), status);
-        let is_told = status < 500 || status == 501;
+        let is_told = status < 500 || status == 501 || reason == Reason::DamagedQueue;
         assert_eq!(json["detail"].as_str().unwrap().contains("secret"), is_told, "{json}");
     }
 
@@ -373,6 +374,7 @@ mod tests {
         check(ErrorKind::Unavailable, Reason::Forbidden, 503, "store-forbidden");
         check(ErrorKind::Unsupported, Reason::Unspecified, 501, "unsupported");
         check(ErrorKind::Corrupt, Reason::Unspecified, 500, "internal");
+        check(ErrorKind::Corrupt, Reason::DamagedQueue, 500, "internal");
         check(ErrorKind::Internal, Reason::Unspecified, 500, "internal");
     }
 }

@@ -78,10 +78,12 @@ pub(super) fn strange(operation: &str) -> Error {
     Error::corrupt(format!("{operation} in redis: an answer of another form than expected"))
 }
 
-/// What a script says of a queue that it cannot work on, for example since a key of it has another type.
-pub(super) fn unusable(queue: &QueueName, trouble: &[u8]) -> Error {
-    let trouble = String::from_utf8_lossy(trouble);
-    Error::corrupt(format!("queue {queue} in redis cannot be used: {trouble}"))
+/// What a script reports of a queue that it cannot work on, for example since a key of it has another type. The text is
+/// for callers; the key is only in the cause.
+pub(super) fn damaged_queue(queue: &QueueName, trouble: &[u8]) -> Error {
+    let text = format!("queue {queue} has damaged data; `windlass doctor` names them");
+    let cause = Error::corrupt(String::from_utf8_lossy(trouble));
+    Error::corrupt(text).reason_is(Reason::DamagedQueue).because(cause)
 }
 
 #[cfg(test)]

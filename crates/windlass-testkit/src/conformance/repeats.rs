@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass_core::store::{Applied, Filter, Inserted};
-use windlass_core::{Ending, NewTask, State};
+use windlass_core::{Ending, NewTask, Reason, State};
 
 use crate::draft::{draft, until_finished};
 use crate::scene::{Scene, completed, discarded, failed, snoozed};
@@ -62,6 +62,10 @@ pub async fn an_insert_over_several_queues_repeated_after_a_failure_stores_every
         let is_expected =
             matches!(&answer, Inserted::Bad(_)) == is_bad && answer.is_new() != is_bad;
         assert!(is_expected, "a task of {}: {answer:?}", task.queue);
+        if is_broken && let Inserted::Bad(error) = answer {
+            assert_eq!(error.reason(), Reason::DamagedQueue, "{error:?}");
+            assert!(error.to_string().contains("queue broken"), "{error}");
+        }
     }
     s.undo_damage("broken").await;
     assert!(s.find(&tasks[1].id).await.is_none(), "its queue could not take it");

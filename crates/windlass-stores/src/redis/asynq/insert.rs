@@ -16,7 +16,7 @@ use windlass_core::{
 use super::message::TaskMessage;
 use super::record::{MAX_CRASHES, Own};
 use super::{AT_ONCE, Shared, keys, scripts};
-use crate::redis::error::{strange, unusable};
+use crate::redis::error::{damaged_queue, strange};
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, Sort, next};
 use crate::redis::script::Call;
@@ -127,7 +127,7 @@ impl Shared {
                     // All are stored.
                     Sort::Number(_) => None,
                     Sort::Bytes(trouble) => {
-                        let error = unusable(queue, &trouble);
+                        let error = damaged_queue(queue, &trouble);
                         tasks.iter().for_each(|sent| {
                             answers[sent.at] = Some(Inserted::Bad(error.clone()));
                         });

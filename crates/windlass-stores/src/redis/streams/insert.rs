@@ -16,7 +16,7 @@ use super::large::PAYLOAD;
 use super::record::{ALONE, Body, LARGE_IN, Lane, ONCE, Record, TIMED, Value};
 use super::row::LARGE_BYTES;
 use super::{AT_ONCE, Shared, scripts};
-use crate::redis::error::unusable;
+use crate::redis::error::damaged_queue;
 use crate::redis::options::millis;
 use crate::redis::reply::{Reply, Sort, next};
 use crate::redis::script::Call;
@@ -136,7 +136,7 @@ impl Shared {
                     // All are stored.
                     Sort::Number(_) => None,
                     Sort::Bytes(trouble) => {
-                        let error = unusable(queue, &trouble);
+                        let error = damaged_queue(queue, &trouble);
                         tasks.iter().for_each(|sent| {
                             answers[sent.at] = Some(Inserted::Bad(error.clone()));
                         });
