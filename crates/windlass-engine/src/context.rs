@@ -15,7 +15,7 @@ use windlass_core::{
 };
 
 use crate::client::Client;
-use crate::leases::{Controls, LeaseEnd};
+use crate::leases::Controls;
 use crate::task::encode_result;
 use crate::trace;
 
@@ -33,7 +33,7 @@ struct Inner {
     /// Without its payload, which the handler has.
     task: Claimed,
     started: Instant,
-    controls: Controls,
+    controls: Arc<Controls>,
     client: Client,
     /// Who delays the report of the run's end; nobody, for most runs.
     holds: OnceLock<TaskTracker>,
@@ -42,18 +42,18 @@ struct Inner {
 /// Delays the report of a run's end, and keeps its slot taken, until it is dropped; see [`Context::hold`].
 pub struct RunHold {
     _token: TaskTrackerToken,
-    lease_end: LeaseEnd,
+    controls: Arc<Controls>,
 }
 
 impl RunHold {
     /// From when on another worker may run the task, once the lease is lost or about to be; nothing while it is held.
     pub fn lease_end(&self) -> Option<Instant> {
-        self.lease_end.get()
+        self.controls.lease_end()
     }
 }
 
 impl RunContext {
-    pub(crate) fn new(task: &Claimed, controls: Controls, client: Client) -> Self {
+    pub(crate) fn new(task: &Claimed, controls: Arc<Controls>, client: Client) -> Self {
         let task = Claimed { payload: Bytes::new(), ..task.clone() };
         let (started, holds) = (Instant::now(), OnceLock::new());
         Self(Arc::new(Inner { task, started, controls, client, holds }))
@@ -132,7 +132,7 @@ impl<S> Context<S> {
 
     /// Tells how far the run has come, from 0 to 1; sent with the next heartbeat.
     pub async fn progress(&self, fraction: f64, note: &str) {
-        self.run.0.controls.progress.set(fraction, note);
+        self.run.0.controls.set_progress(fraction, note);
     }
 
     /// Ends when the run should stop: it was cancelled, or its lease is lost.
@@ -151,7 +151,7 @@ impl<S> Context<S> {
     /// The lease is renewed meanwhile, and the slot stays taken.
     pub fn hold(&self) -> RunHold {
         let holds = self.run.0.holds.get_or_init(TaskTracker::new);
-        RunHold { _token: holds.token(), lease_end: self.run.0.controls.lease_end.clone() }
+        RunHold { _token: holds.token(), controls: Arc::clone(&self.run.0.controls) }
     }
 
     /// What the success of this run comes to, for those who record it by other means than the

@@ -145,6 +145,9 @@ fn obey(station: &Station, sent: Instant, orders: Orders) {
     station.leases.cancel(&orders.cancels);
     station.leases.stop(&orders.lost);
     station.paused_queues.report(orders.paused_queues);
+    if station.paused_queues.is_any() {
+        station.intake.wake();
+    }
     if !orders.given_back.is_empty() {
         // Their claim may have been answered while the beat was on its way.
         station.leases.stop_given_back(&orders.given_back, sent);

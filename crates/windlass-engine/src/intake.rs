@@ -1,6 +1,7 @@
 //! Tasks that were claimed and have not started: a small buffer between store and slots.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::suspects::Pass;
 /// A claimed task, what reaches into its run, and since when it waits.
 pub(crate) struct Waiting {
     pub(crate) task: Claimed,
-    pub(crate) controls: Controls,
+    pub(crate) controls: Arc<Controls>,
     pub(crate) since: Instant,
     /// The last report of paused queues before its claim was sent.
     pub(crate) claimed_after: ReportNumber,
@@ -42,8 +43,8 @@ pub(crate) struct Intake {
     coming: AtomicUsize,
     /// The mark of the last claim, if it brought less than it asked for.
     dry: Mutex<Option<WakeMark>>,
-    /// A claim is over: there may be tasks, or room for another.
-    over: Notify,
+    /// There may be tasks, room for another claim, or tasks that have to go back.
+    change: Notify,
 }
 
 /// Tasks that are on their way here; counted until dropped, which tells that the claim is over.
@@ -101,9 +102,14 @@ impl Intake {
         *self.dry.lock() = None;
     }
 
-    /// Ends when tasks have arrived, or a claim is over without any.
+    /// Ends when tasks have arrived, a claim is over without any, or tasks that wait have to go back.
     pub(crate) async fn changed(&self) {
-        self.over.notified().await;
+        self.change.notified().await;
+    }
+
+    /// Has the processor look again: tasks that wait have to go back.
+    pub(crate) fn wake(&self) {
+        self.change.notify_one();
     }
 
     /// Takes out everything that has waited longer than this.
@@ -177,7 +183,7 @@ impl Drop for Coming<'_> {
     fn drop(&mut self) {
         self.intake.coming.fetch_sub(self.count, Ordering::SeqCst);
         // Only now: who looks sooner finds no room, and nobody would tell of it again.
-        self.intake.over.notify_one();
+        self.intake.change.notify_one();
     }
 }
 

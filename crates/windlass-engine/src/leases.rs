@@ -11,10 +11,9 @@ use windlass_core::store::ProgressReport;
 use windlass_core::{Claimed, Lease, TaskId, WorkerId};
 
 #[derive(Default)]
-pub(crate) struct Leases(Mutex<HashMap<Lease, Controls>>);
+pub(crate) struct Leases(Mutex<HashMap<Lease, Arc<Controls>>>);
 
-/// What reaches into a run from outside.
-#[derive(Clone)]
+/// What reaches into a run from outside, and what the run notes for others.
 pub(crate) struct Controls {
     /// Who holds its lease.
     pub(crate) worker: WorkerId,
@@ -24,10 +23,10 @@ pub(crate) struct Controls {
     pub(crate) cancel: CancellationToken,
     /// The run is given up: its lease is lost, or the worker ends.
     pub(crate) stop: CancellationToken,
-    /// How far the run has come.
-    pub(crate) progress: ProgressNote,
+    /// The last progress that the handler has reported and no heartbeat has carried yet.
+    progress: Mutex<Option<(f64, String)>>,
     /// Until when the lease is surely held, once the run is given up for losing it.
-    pub(crate) lease_end: LeaseEnd,
+    lease_end: Mutex<Option<Instant>>,
 }
 
 impl Controls {
@@ -40,53 +39,35 @@ impl Controls {
 
     /// Gives the run up because its lease is lost, or will be at this instant.
     fn lose(&self, lease_end: Instant) {
-        self.lease_end.0.lease_end.lock().get_or_insert(lease_end);
+        self.lease_end.lock().get_or_insert(lease_end);
         self.give_up();
     }
-}
 
-/// What is noted of a run while it goes on.
-#[derive(Default)]
-struct Notes {
-    progress: Mutex<Option<(f64, String)>>,
-    lease_end: Mutex<Option<Instant>>,
-}
-
-/// The instant from which on another worker may run the task; nothing while the lease is held.
-#[derive(Clone)]
-pub(crate) struct LeaseEnd(Arc<Notes>);
-
-impl LeaseEnd {
-    pub(crate) fn get(&self) -> Option<Instant> {
-        *self.0.lease_end.lock()
+    /// The instant from which on another worker may run the task; nothing while the lease is held.
+    pub(crate) fn lease_end(&self) -> Option<Instant> {
+        *self.lease_end.lock()
     }
-}
 
-/// The last progress that a handler has told and no beat has carried yet.
-#[derive(Clone)]
-pub(crate) struct ProgressNote(Arc<Notes>);
-
-impl ProgressNote {
-    pub(crate) fn set(&self, fraction: f64, note: &str) {
-        *self.0.progress.lock() = Some((fraction, note.into()));
+    /// Notes how far the run has come, for the next heartbeat.
+    pub(crate) fn set_progress(&self, fraction: f64, note: &str) {
+        *self.progress.lock() = Some((fraction, note.into()));
     }
 }
 
 impl Leases {
-    pub(crate) fn add(&self, task: &Claimed, worker: &WorkerId, asked: Instant) -> Controls {
-        let notes = Arc::new(Notes::default());
-        let controls = Controls {
+    pub(crate) fn add(&self, task: &Claimed, worker: &WorkerId, asked: Instant) -> Arc<Controls> {
+        let controls = Arc::new(Controls {
             worker: worker.clone(),
             asked,
             cancel: CancellationToken::new(),
             stop: CancellationToken::new(),
-            progress: ProgressNote(Arc::clone(&notes)),
-            lease_end: LeaseEnd(notes),
-        };
+            progress: Mutex::default(),
+            lease_end: Mutex::default(),
+        });
         if task.is_cancel_requested {
             controls.cancel.cancel();
         }
-        self.0.lock().insert(task.lease(), controls.clone());
+        self.0.lock().insert(task.lease(), Arc::clone(&controls));
         controls
     }
 
@@ -151,7 +132,7 @@ impl Leases {
         let held = self.0.lock();
         for ProgressReport { lease, fraction, note } in reports {
             if let Some(held) = held.get(&lease) {
-                held.progress.0.progress.lock().get_or_insert((fraction, note));
+                held.progress.lock().get_or_insert((fraction, note));
             }
         }
     }
@@ -159,8 +140,8 @@ impl Leases {
     /// What handlers have told since the last time this was asked.
     pub(crate) fn take_progress(&self) -> Vec<ProgressReport> {
         let held = self.0.lock();
-        let report = |(lease, held): (&Lease, &Controls)| {
-            let (fraction, note) = held.progress.0.progress.lock().take()?;
+        let report = |(lease, held): (&Lease, &Arc<Controls>)| {
+            let (fraction, note) = held.progress.lock().take()?;
             Some(ProgressReport { lease: lease.clone(), fraction, note })
         };
         held.iter().filter_map(report).collect()

@@ -13,12 +13,18 @@
 //! ```
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::watch;
+use parking_lot::Mutex;
 use windlass_core::QueueName;
 
 /// What heartbeats have reported; empty at first.
-pub(crate) struct PausedQueues(watch::Sender<Report>);
+#[derive(Default)]
+pub(crate) struct PausedQueues {
+    last: Mutex<Report>,
+    /// The number of the last report if it names a queue, else 0. Read for every task, without the lock.
+    naming: AtomicU64,
+}
 
 #[derive(Default)]
 struct Report {
@@ -32,62 +38,39 @@ struct Report {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct ReportNumber(u64);
 
-impl Default for PausedQueues {
-    fn default() -> Self {
-        Self(watch::Sender::new(Report::default()))
-    }
-}
-
 impl PausedQueues {
     /// Takes the queues that a heartbeat reports as paused, in place of those before.
     pub(crate) fn report(&self, queues: Vec<QueueName>) {
-        self.0.send_if_modified(|report| {
-            report.number.0 += 1;
-            report.queues = queues.into_iter().collect();
-            !report.queues.is_empty()
-        });
+        let mut last = self.last.lock();
+        last.number.0 += 1;
+        last.queues = queues.into_iter().collect();
+        let naming = if last.queues.is_empty() { 0 } else { last.number.0 };
+        self.naming.store(naming, Ordering::SeqCst);
     }
 
     /// The number of the last report.
     pub(crate) fn last_report(&self) -> ReportNumber {
-        self.0.borrow().number
+        self.last.lock().number
     }
 
     /// True when the last report names a queue.
     pub(crate) fn is_any(&self) -> bool {
-        !self.0.borrow().queues.is_empty()
+        self.naming.load(Ordering::SeqCst) > 0
     }
 
     /// True when tasks of this queue must not start that a claim has brought which was sent after `claimed_after`. The
     /// store gives out nothing of a paused queue: a claim that was sent after the last report and brings tasks of the
     /// queue shows that the queue runs again.
     pub(crate) fn holds_back(&self, queue: &QueueName, claimed_after: ReportNumber) -> bool {
-        let report = self.0.borrow();
-        claimed_after < report.number && report.queues.contains(queue)
-    }
-
-    /// Learns of reports that name a queue.
-    pub(crate) fn subscribe(&self) -> PausedReports {
-        PausedReports(self.0.subscribe())
-    }
-}
-
-/// Reports as they come.
-pub(crate) struct PausedReports(watch::Receiver<Report>);
-
-impl PausedReports {
-    /// Ends when a report names a queue.
-    pub(crate) async fn next(&mut self) {
-        if self.0.changed().await.is_err() {
-            std::future::pending::<()>().await;
+        claimed_after.0 < self.naming.load(Ordering::SeqCst) && {
+            let last = self.last.lock();
+            claimed_after < last.number && last.queues.contains(queue)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
-
     use super::*;
 
     fn queue(name: &str) -> QueueName {
@@ -108,15 +91,5 @@ mod tests {
         assert!(paused.holds_back(&queue("a"), after), "and was paused again");
         paused.report(Vec::new());
         assert!(!paused.is_any() && !paused.holds_back(&queue("a"), before));
-    }
-
-    #[tokio::test]
-    async fn only_reports_that_name_a_queue_are_announced() {
-        let paused = PausedQueues::default();
-        let mut reports = paused.subscribe();
-        paused.report(Vec::new());
-        assert!(reports.next().now_or_never().is_none());
-        paused.report(vec![queue("a")]);
-        assert!(reports.next().now_or_never().is_some());
     }
 }

@@ -36,7 +36,6 @@ impl Processor {
         let station = &self.station;
         let mut fit = station.identity.watch();
         let mut order = station.order.subscribe();
-        let mut paused = station.paused_queues.subscribe();
         let mut queues = station.queues.subscribe();
         let (mut claim, mut wake) = (None, None);
         let mut tick = tokio::time::interval(UNSTARTED_MAX / 4);
@@ -64,7 +63,6 @@ impl Processor {
                 () = over(&mut wake) => station.intake.refresh(),
                 _ = fit.changed() => station.intake.refresh(),
                 _ = order.changed() => station.intake.refresh(),
-                () = paused.next() => {}
                 _ = queues.changed() => {
                     // The wait under way knows the old names only.
                     wake = None;

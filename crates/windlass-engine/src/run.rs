@@ -25,7 +25,7 @@ const UNKNOWN_MAX: Duration = Duration::from_secs(600);
 pub(crate) async fn run(
     station: &Station,
     task: &Claimed,
-    controls: &Controls,
+    controls: &Arc<Controls>,
     slot: Slot,
 ) -> Ending {
     // Given up or called off while it waited; which of the two it was, the store knows.
@@ -43,13 +43,18 @@ pub(crate) async fn run(
     ending
 }
 
-async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: Slot) -> Ending {
+async fn work_on(
+    station: &Station,
+    task: &Claimed,
+    controls: &Arc<Controls>,
+    slot: Slot,
+) -> Ending {
     let now = station.link.clock.now();
     let deadline = task.spec.extras.deadline;
     if deadline.is_some_and(|deadline| deadline <= now) {
         return Ending::DeadlinePassed { has_started: false };
     }
-    let cx = RunContext::new(task, controls.clone(), station.client.clone());
+    let cx = RunContext::new(task, Arc::clone(controls), station.client.clone());
     let (slot, held) = (Arc::new(slot), cx.clone());
     let started = std::panic::catch_unwind(AssertUnwindSafe(|| {
         station.registry.start(task.kind.as_str(), task.payload.clone(), cx, Arc::clone(&slot))
@@ -59,18 +64,17 @@ async fn work_on(station: &Station, task: &Claimed, controls: &Controls, slot: S
         Ok(None) => return unknown(station, task).await,
         Err(panic) => return panicked(panic.as_ref()),
     };
-    let guarded = AssertUnwindSafe(work).catch_unwind();
     let time_left = deadline.map(|deadline| deadline.since(now));
     let first = async {
         tokio::select! {
             biased;
-            outcome = guarded => outcome.unwrap_or_else(|panic| panicked(panic.as_ref())),
+            ending = work => ending,
             () = controls.stop.cancelled() => Ending::Released,
             () = pass(time_left) => Ending::DeadlinePassed { has_started: true },
             () = tokio::time::sleep(task.spec.timeout) => Ending::TimedOut,
         }
     };
-    // Once more: what a handler holds may panic when it is dropped, and the run must be reported all the same.
+    // Around all of it: what a handler holds may panic also when it is dropped.
     let ending = AssertUnwindSafe(first).catch_unwind().await;
     let ending = ending.unwrap_or_else(|panic| panicked(panic.as_ref()));
     // What the handler has left to end outside of this process must not meet the next run.
