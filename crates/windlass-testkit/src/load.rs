@@ -222,15 +222,16 @@ impl Hand {
                     continue;
                 }
             };
-            if is_cut_short {
-                self.give_back().await;
+            let is_empty = tasks.is_empty();
+            if !is_empty {
+                completed.extend(self.complete(&tasks).await);
             }
-            if tasks.is_empty() && was_over {
-                return completed;
-            }
-            match tasks.is_empty() {
-                true => self.wait(mark).await,
-                false => completed.extend(self.complete(&tasks).await),
+            match (is_cut_short, is_empty) {
+                // Only now: a heartbeat that names nothing gives back what the answer has brought, too.
+                (true, _) => self.give_back().await,
+                (false, true) if was_over => return completed,
+                (false, true) => self.wait(mark).await,
+                (false, false) => {}
             }
         }
     }
