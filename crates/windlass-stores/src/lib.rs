@@ -8,7 +8,7 @@ mod broadcasts;
 mod changing;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod claimed;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod damage_log;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 pub mod hybrid;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use windlass_core::store::{
-    Beat, Bid, ClaimParams, Duty, GetParams, Leadership, Parts, Quota, Reservation, WorkerCard,
+    Action, Beat, Bid, ChangeParams, ClaimParams, Depth, Duty, Filter, GetParams, Leadership,
+    ListParams, Parts, Quota, Reservation, Target, WorkerCard,
 };
 use windlass_core::{Clock, ManualClock, State, Store, TaskId, WorkerId};
 use windlass_stores::sqlite::{SqliteOptions, SqliteStore};
@@ -73,4 +74,53 @@ async fn a_promote_leaves_an_unreadable_row_alone_and_moves_its_neighbours() {
         let record = store.get(params).await.unwrap().pop().flatten().unwrap();
         assert_eq!(record.state, State::Pending);
     }
+}
+
+#[tokio::test]
+async fn a_count_out_of_range_stops_no_call() {
+    for column in ["attempts", "crashes", "max_retries", "max_crashes"] {
+        for count in [-5, i64::MAX] {
+            check_count(column, count).await;
+        }
+    }
+}
+
+/// Damages a scheduled task: it is promoted, claimed, listed and cancelled as its neighbour in another queue is.
+async fn check_count(column: &str, count: i64) {
+    let what = format!("{column} = {count}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tasks.db");
+    let clock = Arc::new(ManualClock::default());
+    let options = SqliteOptions::at(&path).clock(clock.clone() as Arc<dyn Clock>);
+    let store = SqliteStore::open(options).await.unwrap();
+    let wanted = ["bad", "good"].map(|name| Reservation { queue: queue(name), count: 1 });
+    let ids = store.reserve(wanted.to_vec()).await.unwrap();
+    let later = |(id, name): (&TaskId, &str)| draft().queue(name).after(HOUR).with_id(id.clone());
+    store.insert(ids.iter().zip(["bad", "good"]).map(later).collect()).await.unwrap();
+    let connection = Connection::open(&path).unwrap();
+    let text = format!("UPDATE windlass_task SET {column} = {count} WHERE queue = 'bad'");
+    assert_eq!(connection.execute(&text, []).unwrap(), 1);
+    let findings = store.inspect(Depth::Full).await.unwrap().findings;
+    let names_it = |text: &str| text.contains(ids[0].as_str()) && text.contains("queue bad");
+    assert!(findings.iter().any(|finding| names_it(&finding.text)), "{what}: {findings:?}");
+
+    clock.advance(HOUR);
+    let worker = WorkerId::new("worker");
+    let bid = Bid::Seek { holder: worker.clone(), term_length: HOUR };
+    let Leadership::Leading(term) = store.lead(bid).await.unwrap() else { panic!("not leading") };
+    let report = store.promote(Duty { term, limit: 10 }).await.unwrap();
+    assert_eq!((report.done, report.skipped_bad), (2, 0), "{what}");
+    let (card, progress) = (WorkerCard::default(), Vec::new());
+    store
+        .beat(Beat { worker: worker.clone(), card, lease: HOUR, held: None, progress })
+        .await
+        .unwrap();
+    let quotas = ["bad", "good"].map(|name| Quota::of(queue(name), 10)).to_vec();
+    let claim = ClaimParams { worker, quotas, limit: 10, suspects_at_most: 1 };
+    assert_eq!(store.claim(claim).await.unwrap().tasks.len(), 2, "{what}");
+    let params = ListParams { filter: Filter::default(), limit: 10, cursor: None };
+    assert_eq!(store.list(params).await.unwrap().tasks.len(), 2, "{what}");
+    let target = Target::Matching { filter: Filter::default(), limit: 10, cursor: None };
+    let params = ChangeParams { target, action: Action::Cancel, only_in: Vec::new(), by: None };
+    assert_eq!(store.change(params).await.unwrap().requested_count, 2, "{what}");
 }

@@ -9,6 +9,7 @@ use windlass_core::store::{Duty, DutyReport, Term};
 use windlass_core::{Reason, Result};
 
 use super::{forwarder, janitor, recoverer};
+use crate::hush::Hush;
 use crate::link::Link;
 
 /// The duties of one term, under way.
@@ -25,14 +26,20 @@ pub(super) struct Desk {
     term: Term,
     pub(super) stop: CancellationToken,
     refused: CancellationToken,
+    hush: Arc<Hush>,
 }
 
 impl Duties {
     /// Starts all duties.
     pub(crate) fn start(link: &Arc<Link>, term: Term) -> Self {
         let (stop, refused) = (CancellationToken::new(), CancellationToken::new());
-        let desk =
-            Desk { link: Arc::clone(link), term, stop: stop.clone(), refused: refused.clone() };
+        let desk = Desk {
+            link: Arc::clone(link),
+            term,
+            stop: stop.clone(),
+            refused: refused.clone(),
+            hush: Arc::default(),
+        };
         let mut duties = JoinSet::new();
         duties.spawn(forwarder::forward(desk.clone()));
         duties.spawn(recoverer::recover(desk.clone()));
@@ -77,7 +84,7 @@ impl Desk {
             match step(self.duty()).await {
                 Ok(report) => {
                     self.link.contact.answered();
-                    if report.skipped_bad > 0 {
+                    if report.skipped_bad > 0 && self.hush.allows(name) {
                         tracing::error!(name, count = report.skipped_bad, "records cannot be read");
                     }
                     if !report.has_more {

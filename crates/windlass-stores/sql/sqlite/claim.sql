@@ -1,5 +1,6 @@
 -- claim: lease the first pending tasks of one lane (queue, priority, suspects or not) to a worker.
 -- in: ?1 epoch, ?2 worker number, ?3 now, ?4 queue, ?5 priority, ?6 suspects 0 or 1, ?7 limit
+-- A damaged count must not overflow: the statement would fail for all tasks of the lane.
 -- out: the claimed rows, in no particular order (the caller sorts them by position)
 UPDATE windlass_task
 SET state = 2,
@@ -7,7 +8,7 @@ SET state = 2,
     worker = ?2,
     claimed_at = ?3,
     updated_at = ?3,
-    attempts = attempts + 1,
+    attempts = min(attempts, 4294967294) + 1,
     started_at = NULL,
     progress = NULL
 WHERE number IN (

@@ -34,12 +34,12 @@ impl Tx<'_> {
                 let walk = Walk { filter, cursor: cursor.as_deref(), limit: *limit, now: self.now };
                 let step = walk.step(self.connection, |row| row.get::<_, i64>(0))?;
                 changes.reply.next_cursor = step.next_cursor;
-                for number in step.found {
-                    let row = Row::by_number(self, number)?;
+                self.each(&step.found, |tx, row| {
                     let id = row.task_id();
-                    let changed = self.change_one(row, params)?;
+                    let changed = tx.change_one(row, params)?;
                     changes.add(&id, changed);
-                }
+                    Ok(())
+                })?;
             }
         }
         if changes.has_deleted() {

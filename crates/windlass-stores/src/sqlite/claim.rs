@@ -11,7 +11,7 @@ use windlass_core::{
     WorkerId, duration,
 };
 
-use super::row::{LARGE_PAYLOAD, Row, epoch_of, task_id, text, text_if_any};
+use super::row::{LARGE_PAYLOAD, Row, count, epoch_of, task_id, text, text_if_any};
 use super::sql;
 use super::transaction::Tx;
 
@@ -236,11 +236,11 @@ fn read(
         queue: quota.queue.clone(),
         priority,
         payload: Bytes::from(payload.unwrap_or_default()),
-        attempts: row.get(4)?,
-        crashes: row.get(5)?,
+        attempts: count(row, 4)?,
+        crashes: count(row, 5)?,
         spec: Spec {
-            max_retries: row.get(6)?,
-            max_crashes: row.get(7)?,
+            max_retries: count(row, 6)?,
+            max_crashes: count(row, 7)?,
             timeout: duration::from_millis(row.get(8)?),
             retention: duration::from_millis(row.get(9)?),
             extras,

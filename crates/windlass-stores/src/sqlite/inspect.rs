@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::Connection;
+use uuid::Uuid;
 use windlass_core::store::{Finding, Severity, WriteRefusal};
 use windlass_core::{Error, Reason, Result, Timestamp};
 
 use super::error::During;
 use super::read::{queues, read_tally};
+use super::row::{task_id, text};
 use super::sql;
 use super::transaction::Tx;
 
@@ -20,6 +22,7 @@ pub(super) fn findings(connection: &Connection, now: Timestamp) -> Result<Vec<Fi
     findings.extend(connection.path().and_then(|path| check_rights(Path::new(path))));
     findings.extend(check_counts(connection)?);
     findings.extend(check_workers(connection, now)?);
+    findings.extend(check_rows(connection)?);
     for queue in queues(connection)? {
         if let Some(at) = queue.oldest_pending_at {
             let (name, age) = (&queue.name, now.since(at).as_secs());
@@ -126,6 +129,19 @@ fn check_workers(connection: &Connection, now: Timestamp) -> Result<Option<Findi
         let advice = "start a worker or server: one of them leads and takes their tasks back";
         finding(Severity::Warning, "workers", text, advice)
     }))
+}
+
+/// Names tasks with values that windlass does not write.
+fn check_rows(connection: &Connection) -> Result<Vec<Finding>> {
+    let name = "look for damaged rows";
+    let mut statement = connection.prepare_cached(sql::INSPECT_ROWS).during(name)?;
+    let rows = statement.query_map([], |row| {
+        let (id, queue) = (task_id(Uuid::from_bytes(row.get(0)?)), text(row, 1)?);
+        let text = format!("task {id} of queue {queue} has values out of range");
+        let advice = "windlass reads each as the nearest value in range; delete the task, or correct its row with sqlite3";
+        Ok(finding(Severity::Warning, "tasks", text, advice))
+    });
+    rows.during(name)?.collect::<rusqlite::Result<_>>().during(name)
 }
 
 fn tallies(connection: &Connection, text: &'static str) -> Result<Tallies> {

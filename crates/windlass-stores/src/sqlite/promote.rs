@@ -6,6 +6,7 @@ use windlass_core::{ErrorKind, Result};
 use super::row::Row;
 use super::sql;
 use super::transaction::Tx;
+use crate::damage_log::log_unreadable;
 
 impl Tx<'_> {
     pub(super) fn promote(&mut self, duty: Duty) -> Result<DutyReport> {
@@ -26,7 +27,7 @@ impl Tx<'_> {
             match Row::by_number(self, *number) {
                 Ok(row) => deal(self, row)?,
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    tracing::error!(number, error = error.chain(), "left alone by a sweep");
+                    log_unreadable(*number, &error.chain());
                     skipped += 1;
                 }
                 Err(error) => return Err(error),

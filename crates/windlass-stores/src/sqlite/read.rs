@@ -17,7 +17,9 @@ use windlass_core::{
 use super::beat::read_order;
 use super::error::During;
 use super::list::Walk;
-use super::row::{LARGE_PAYLOAD, LARGE_RESULT, epoch_of, task_id, text, text_if_any, uuid_of};
+use super::row::{
+    LARGE_PAYLOAD, LARGE_RESULT, count, epoch_of, task_id, text, text_if_any, uuid_of,
+};
 use super::sql;
 use crate::reading::GONE_WORKER_SHOWN;
 
@@ -211,16 +213,16 @@ fn read_record(row: &SqlRow<'_>) -> rusqlite::Result<(Result<TaskRecord>, i64, i
         state,
         payload: Bytes::new(),
         spec: Spec {
-            max_retries: row.get(8)?,
-            max_crashes: row.get(9)?,
+            max_retries: count(row, 8)?,
+            max_crashes: count(row, 9)?,
             timeout: duration::from_millis(row.get(10)?),
             retention: duration::from_millis(row.get(11)?),
             // What cannot be read is shown as absent; claiming is stricter.
             extras: extras.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default(),
         },
         idempotency_key: text_if_any(row, 20)?,
-        attempts: row.get(6)?,
-        crashes: row.get(7)?,
+        attempts: count(row, 6)?,
+        crashes: count(row, 7)?,
         epoch: row.get::<_, Option<i64>>(18)?.map(epoch_of),
         worker: worker.map(WorkerId::new),
         is_cancel_requested: row.get(19)?,

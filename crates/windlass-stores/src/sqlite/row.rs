@@ -291,6 +291,12 @@ pub(super) fn text_if_any(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<O
     Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
 }
 
+/// A count that was perhaps not written by us: one that is out of range counts as the nearest that is in it.
+pub(super) fn count(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u32> {
+    let stored: i64 = row.get(column)?;
+    Ok(u32::try_from(stored.max(0)).unwrap_or(u32::MAX))
+}
+
 /// Reads the columns of `row_by_*.sql`.
 fn read(row: &SqlRow<'_>) -> rusqlite::Result<Result<Row>> {
     let state = State::from_number(row.get(2)?);
@@ -301,7 +307,8 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Result<Row>> {
             return Ok(Err(Error::corrupt("read a task from sqlite").because(cause)));
         }
     };
-    let digest: Option<[u8; 16]> = row.get(21)?;
+    let digest = row.get_ref(21)?.as_blob_or_null()?;
+    let digest = digest.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
     let hold_ms: Option<i64> = row.get(22)?;
     let hold = hold_ms.map_or(Hold::UntilFinished, |ms| Hold::For(duration::from_millis(ms)));
     Ok(Ok(Row {
@@ -313,9 +320,9 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Result<Row>> {
         kind: text(row, 5)?.into_owned(),
         position: row.get(6)?,
         pending_at: row.get(7)?,
-        attempts: row.get(8)?,
-        crashes: row.get(9)?,
-        max_crashes: row.get(10)?,
+        attempts: count(row, 8)?,
+        crashes: count(row, 9)?,
+        max_crashes: count(row, 10)?,
         retention_ms: row.get(11)?,
         run_at: row.get(12)?,
         claimed_at: row.get(13)?,

@@ -31,6 +31,7 @@ statements! {
     INSERT = "insert";
     INSERT_TWIN = "insert_twin";
     INSPECT_OVERDUE = "inspect_overdue";
+    INSPECT_ROWS = "inspect_rows";
     INSPECT_WRITE = "inspect_write";
     KEY_FIND = "key_find";
     KEY_FREE = "key_free";
