@@ -43,9 +43,12 @@ pub(crate) fn read(field: &Field<'_>, form: &Form) -> Outcome<Filter> {
     Ok(filter)
 }
 
-/// A name to look for. None has a NUL in it, and not every store could look for one.
+/// A name to look for. None is empty or has a NUL in it, and not every store could look for one that has.
 fn plain(field: Field<'_>) -> Outcome<String> {
     let text = field.text()?;
+    if text.is_empty() {
+        return Err(field.refused("is empty: name one, or leave it out for all"));
+    }
     match text.contains('\0') {
         true => Err(field.refused("must not have a NUL in it")),
         false => Ok(text),

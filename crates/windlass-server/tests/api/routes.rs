@@ -167,8 +167,10 @@ async fn lists_are_filtered_and_paged() {
     assert_eq!(ids(&api.get(&format!("/tasks?limit=2&cursor={escaped}")).await.is(200)), [&first]);
     api.get("/tasks?cursor=nonsense").await.is_problem(422, "invalid-request");
     api.get("/tasks?queue=a%00").await.is_problem(422, "invalid-request");
-    let with_nul = r#"{"action":"cancel","filter":{"type":"a\u0000"}}"#;
-    api.post("/tasks/bulk", with_nul).await.is_problem(422, "invalid-request");
+    for refused in [r#"{"type":"a\u0000"}"#, r#"{"queue":""}"#, r#"{"tag":""}"#] {
+        let body = format!(r#"{{"action":"cancel","filter":{refused}}}"#);
+        api.post("/tasks/bulk", &body).await.is_problem(422, "invalid-request");
+    }
 }
 
 #[tokio::test]
