@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result {
     for attack in attacks {
         let folder = tempfile::tempdir()?;
         let ground = Ground::lay(args.store, folder.path());
-        let verdict = runtime.block_on(one(*attack, &binary, &ground.url, folder.path(), args))?;
+        let verdict = runtime.block_on(one(*attack, &binary, &ground, folder.path(), args))?;
         println!("{verdict}");
         if verdict["ok"] != true {
             failed.push(format!("{attack:?}"));
@@ -116,13 +116,13 @@ pub(crate) fn run(args: &Args) -> Result {
 async fn one(
     attack: Attack,
     binary: &Path,
-    store: &str,
+    ground: &Ground,
     folder: &Path,
     args: &Args,
 ) -> Result<Value> {
     let log = folder.join("log");
     let mut command = guard::tethered(&binary.to_string_lossy());
-    command.args(["serve", "--port", "0", "--insecure", "--store", store]).current_dir(folder);
+    command.args(["serve", "--port", "0", "--insecure"]).args(ground.words()).current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
     let server = Killed(command.spawn()?);
     let url = address(&log)?;

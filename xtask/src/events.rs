@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use self::listeners::{Crowd, Found};
@@ -34,7 +33,7 @@ const CALM: Duration = Duration::from_secs(20);
 /// How many, how long.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// On which stores; on all of these if none is named.
+    /// On which stores; on SQLite, PostgreSQL and Redis if none is named.
     #[arg(long, value_enum)]
     store: Vec<Store>,
     /// Seconds of load.
@@ -76,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result {
         None if args.debug => build_debug()?,
         None => build_release()?,
     };
-    let stores = if args.store.is_empty() { Store::value_variants() } else { &args.store };
+    let stores = if args.store.is_empty() { &Store::BASIC[..] } else { &args.store };
     let runtime = tokio::runtime::Runtime::new()?;
     let mut failed = Vec::new();
     for store in stores {
@@ -102,12 +101,12 @@ async fn measure(store: Store, binary: &Path, args: &Args) -> Result<Value> {
     let is_cut = args.cut && store != Store::Sqlite;
     let mut ground = Ground::lay(store, folder.path());
     let proxy = if is_cut { ground.behind_proxy().await } else { None };
-    let (server, log) = start(binary, folder.path(), &["serve", "--port", "0"], &ground.url)?;
+    let (server, log) = start(binary, folder.path(), &["serve", "--port", "0"], &ground)?;
     let url = address(&log)?;
     let address = url.trim_start_matches("http://").parse()?;
     let queues = ["--queue", QUIET, "--queue", BUSY, "--concurrency", "50"];
     let words: Vec<_> = ["worker"].into_iter().chain(queues).collect();
-    let (_worker, _) = start(binary, folder.path(), &words, &ground.url)?;
+    let (_worker, _) = start(binary, folder.path(), &words, &ground)?;
     let memory = Memory::of(server.0.id());
     // A first round makes everything that is made once.
     submits::run(address, 50, Duration::from_secs(2)).await?;
@@ -167,10 +166,15 @@ fn judge(
 }
 
 /// Starts the program on a store; answers where its log is.
-fn start(binary: &Path, folder: &Path, words: &[&str], store: &str) -> Result<(Killed, PathBuf)> {
+fn start(
+    binary: &Path,
+    folder: &Path,
+    words: &[&str],
+    ground: &Ground,
+) -> Result<(Killed, PathBuf)> {
     let log = folder.join(format!("{}.log", words[0]));
     let mut command = guard::tethered(&binary.to_string_lossy());
-    command.args(words).env("WINDLASS_STORE", store).current_dir(folder);
+    command.args(words).args(ground.words()).current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
     Ok((Killed(command.spawn()?), log))
 }

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result {
     for store in stores {
         let folder = tempfile::tempdir()?;
         let ground = Ground::lay(*store, folder.path());
-        let is_fine = attack(&schemathesis, &binary, &ground.url, folder.path(), args)?;
+        let is_fine = attack(&schemathesis, &binary, &ground, folder.path(), args)?;
         println!(
             "{}",
             json!({ "fuzz": "api", "store": format!("{store:?}").to_lowercase(), "ok": is_fine })
@@ -77,19 +77,20 @@ pub(crate) fn run(args: &Args) -> Result {
 fn attack(
     schemathesis: &Path,
     binary: &Path,
-    store: &str,
+    ground: &Ground,
     folder: &Path,
     args: &Args,
 ) -> Result<bool> {
     let (log, settings) = (folder.join("log"), folder.join("schemathesis.toml"));
     fs::write(&settings, SETTINGS)?;
-    let words =
-        ["token", "create", "--name", "fuzz", "--scope", "admin", "-o", "json", "--store", store];
-    let made = shell::output(Command::new(binary).args(words).current_dir(folder))?;
+    let words = ["token", "create", "--name", "fuzz", "--scope", "admin", "-o", "json"];
+    let mut create = Command::new(binary);
+    create.args(words).args(ground.words()).current_dir(folder);
+    let made = shell::output(&mut create)?;
     let made: Value = serde_json::from_str(&made)?;
     let token = made["token"].as_str().ok_or("no token in the answer")?;
     let mut command = guard::tethered(&binary.to_string_lossy());
-    command.args(["serve", "--port", "0", "--store", store]).current_dir(folder);
+    command.args(["serve", "--port", "0"]).args(ground.words()).current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
     let _server = Killed(command.spawn()?);
     let url = address(&log)?;

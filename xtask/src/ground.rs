@@ -23,11 +23,22 @@ pub(crate) enum Store {
     Sqlite,
     Postgres,
     Redis,
+    /// Redis with the keys of Go's asynq.
+    Asynq,
+    /// PostgreSQL with a Redis as broker.
+    Hybrid,
+}
+
+impl Store {
+    /// Those that are not made of another one.
+    pub(crate) const BASIC: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Redis];
 }
 
 pub(crate) struct Ground {
     pub(crate) url: String,
+    store: Store,
     server: Server,
+    broker: Option<RedisServer>,
 }
 
 enum Server {
@@ -41,30 +52,51 @@ impl Ground {
     pub(crate) fn lay(store: Store, folder: &Path) -> Self {
         let server = match store {
             Store::Sqlite => Server::None,
-            Store::Postgres => Server::Postgres(PostgresServer::start(Care::Durable)),
-            Store::Redis => Server::Redis(RedisServer::start(Keeping::Always)),
+            Store::Postgres | Store::Hybrid => {
+                Server::Postgres(PostgresServer::start(Care::Durable))
+            }
+            Store::Redis | Store::Asynq => Server::Redis(RedisServer::start(Keeping::Always)),
         };
-        let url = match &server {
-            Server::None => format!("sqlite:{}", folder.join("tasks.db").display()),
-            Server::Postgres(server) => server.tcp_url(NAME),
-            Server::Redis(server) => server.url(NAME),
+        let broker = (store == Store::Hybrid).then(|| RedisServer::start(Keeping::Nothing));
+        let mut ground = Self { url: String::new(), store, server, broker };
+        ground.url = match ground.port() {
+            None => format!("sqlite:{}", folder.join("tasks.db").display()),
+            Some(port) => ground.url_through(port),
         };
-        Self { url, server }
+        ground
+    }
+
+    /// The store as a command line names it.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let broker = self.broker.as_ref().map(|broker| ("--broker", broker.url(NAME)));
+        let words = [("--store", self.url.clone())].into_iter().chain(broker);
+        words.flat_map(|(name, url)| [name.to_owned(), url]).collect()
     }
 
     /// Puts a proxy between the store and whoever opens it from now on; there is none in front of a file.
     pub(crate) async fn behind_proxy(&mut self) -> Option<Proxy> {
-        let proxy = match &self.server {
-            Server::None => return None,
-            Server::Postgres(server) => Proxy::start(server.port()).await,
-            Server::Redis(server) => Proxy::start(server.port()).await,
-        };
-        match &self.server {
-            Server::None => {}
-            Server::Postgres(server) => self.url = server.url_through(proxy.port(), NAME),
-            Server::Redis(server) => self.url = server.url_through(proxy.port(), NAME),
-        }
+        let proxy = Proxy::start(self.port()?).await;
+        self.url = self.url_through(proxy.port());
         Some(proxy)
+    }
+
+    fn port(&self) -> Option<u16> {
+        match &self.server {
+            Server::None => None,
+            Server::Postgres(server) => Some(server.port()),
+            Server::Redis(server) => Some(server.port()),
+        }
+    }
+
+    fn url_through(&self, port: u16) -> String {
+        match &self.server {
+            Server::None => self.url.clone(),
+            Server::Postgres(server) => server.url_through(port, NAME),
+            Server::Redis(_) if self.store == Store::Asynq => {
+                format!("redis+asynq://127.0.0.1:{port}/")
+            }
+            Server::Redis(server) => server.url_through(port, NAME),
+        }
     }
 }
 

@@ -153,7 +153,7 @@ fn run_try(args: &Args, number: u32, dice: &mut Dice) -> Result<Audit> {
     let cut_after = CUT_AFTER_MIN + (longest - CUT_AFTER_MIN).mul_f64(dice.unit());
     let mut disk = Disk::create(disk::bytes_for(longest))?;
     disk.mount()?;
-    let victim = Victim::on(&disk, args.store)?;
+    let victim = Victim::on(&disk, args.store, args.profile == Profile::Durable)?;
     let url = victim.url(args.profile.as_str());
     let ledger_path = disk.folder().join("ledger.log");
     let ledger = load_until_cut(&Cut {

@@ -69,9 +69,18 @@ impl RedisServer {
         Self::start_on(free_port(), keeping, extra)
     }
 
+    /// Starts a server of its own that keeps everything in a new folder in this one.
+    pub fn start_in(place: &Path, keeping: Keeping) -> Self {
+        Self::make(place, free_port(), keeping, &[])
+    }
+
     fn start_on(port: u16, keeping: Keeping, extra: &[&str]) -> Self {
+        Self::make(&std::env::temp_dir(), port, keeping, extra)
+    }
+
+    fn make(place: &Path, port: u16, keeping: Keeping, extra: &[&str]) -> Self {
         let name = format!("windlass-redis-{}-{}", std::process::id(), fastrand::u32(..));
-        let folder = std::env::temp_dir().join(name);
+        let folder = place.join(name);
         fs::create_dir_all(folder.join(DATA)).unwrap();
         let server = Self {
             folder,

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use windlass_testkit::PostgresServer;
 use windlass_testkit::servers::postgres::{Care, Stop};
+use windlass_testkit::servers::redis::Keeping;
+use windlass_testkit::{PostgresServer, RedisServer};
 
 use super::disk::Disk;
 use crate::Result;
 
-/// Where a server keeps the tables.
+/// What the schema, or the prefix of keys, is called.
 const SCHEMA: &str = "windlass";
 
 /// Which store.
@@ -17,6 +18,8 @@ const SCHEMA: &str = "windlass";
 pub(super) enum StoreKind {
     Sqlite,
     Postgres,
+    /// With `appendfsync always`, or `everysec` under `fast`.
+    Redis,
 }
 
 impl StoreKind {
@@ -24,6 +27,7 @@ impl StoreKind {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
+            Self::Redis => "redis",
         }
     }
 }
@@ -31,12 +35,13 @@ impl StoreKind {
 /// A store, and whatever has to run for it.
 pub(super) enum Victim {
     File(PathBuf),
-    Server(Box<PostgresServer>),
+    Postgres(Box<PostgresServer>),
+    Redis(RedisServer),
 }
 
 impl Victim {
     /// Puts a store on a mounted disk.
-    pub(super) fn on(disk: &Disk, kind: StoreKind) -> Result<Self> {
+    pub(super) fn on(disk: &Disk, kind: StoreKind, is_durable: bool) -> Result<Self> {
         let place = disk.mount_point();
         Ok(match kind {
             StoreKind::Sqlite => Self::File(place.join("tasks.db")),
@@ -47,7 +52,14 @@ impl Victim {
                 runtime.block_on(windlass_stores::open(&server.tcp_url(SCHEMA)))?;
                 // It was all made in a hurry; from here on the server itself sees to the disk.
                 disk.flush()?;
-                Self::Server(Box::new(server))
+                Self::Postgres(Box::new(server))
+            }
+            StoreKind::Redis => {
+                let keeping = if is_durable { Keeping::Always } else { Keeping::EverySecond };
+                let server = RedisServer::start_in(place, keeping);
+                // Its folder and its first file must be on the disk before the load begins.
+                disk.flush()?;
+                Self::Redis(server)
             }
         })
     }
@@ -55,22 +67,27 @@ impl Victim {
     pub(super) fn url(&self, durability: &str) -> String {
         match self {
             Self::File(path) => format!("sqlite:{}?durability={durability}", path.display()),
-            Self::Server(server) => {
+            Self::Postgres(server) => {
                 format!("{}&durability={durability}", server.tcp_url(SCHEMA))
             }
+            Self::Redis(server) => format!("{}&durability={durability}", server.url(SCHEMA)),
         }
     }
 
     /// Ends what runs for the store, without a chance to write anything.
     pub(super) fn end(&self) {
-        if let Self::Server(server) = self {
-            server.stop(Stop::Immediate);
+        match self {
+            Self::File(_) => {}
+            Self::Postgres(server) => server.stop(Stop::Immediate),
+            Self::Redis(server) => server.kill(),
         }
     }
 
     pub(super) fn start_again(&self) {
-        if let Self::Server(server) = self {
-            server.launch();
+        match self {
+            Self::File(_) => {}
+            Self::Postgres(server) => server.launch(),
+            Self::Redis(server) => server.launch(),
         }
     }
 }
