@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use windlass_core::{State, TaskId};
-use windlass_testkit::draft::draft;
+use windlass_core::store::{Action, ChangeParams, Filter, GetParams, ListParams, Parts, Target};
+use windlass_core::{Error, ErrorKind, Reason, State, TaskId};
+use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::scene::{HOUR, SECOND};
 
 use crate::stage::{Stage, stored};
@@ -132,4 +133,46 @@ async fn doctor_names_documents_of_another_type() {
         assert!(found.iter().any(|found| found.contains(&key)), "{key}: {found:#?}");
     }
     assert_eq!(found.len(), keys.len(), "{found:#?}");
+}
+
+fn expect_named(error: &Error, what: &str) {
+    assert_eq!(
+        (error.kind(), error.reason()),
+        (ErrorKind::Corrupt, Reason::DamagedQueue),
+        "{what}: {error:?}"
+    );
+    assert!(error.to_string().contains("queue main"), "{what}: {error}");
+}
+
+#[tokio::test]
+async fn changes_lists_and_shows_of_a_damaged_queue_name_it() {
+    let filter = || Filter { queue: Some(queue("main")), ..Filter::default() };
+    for key in ["z", "mend", "d", "j"] {
+        let stage = Stage::new().await;
+        let store = &stage.scene.store;
+        let id = stage.scene.submit(draft().after(SECOND)).await;
+        stage.run::<()>(stage.on("SET", key).arg("no such thing")).await;
+        for action in [Action::Cancel, Action::Delete] {
+            let matching = Target::Matching { filter: filter(), limit: 10, cursor: None };
+            let mut targets = vec![matching];
+            if key != "j" {
+                targets.push(Target::Tasks(vec![id.clone()]));
+            }
+            for target in targets {
+                let params = ChangeParams { target, action, only_in: vec![], by: None };
+                expect_named(
+                    &store.change(params).await.unwrap_err(),
+                    &format!("{key}: {action:?}"),
+                );
+            }
+        }
+        if matches!(key, "d" | "j") {
+            let params = ListParams { filter: filter(), limit: 10, cursor: None };
+            expect_named(&store.list(params).await.unwrap_err(), key);
+        }
+        if key == "d" {
+            let params = GetParams { ids: vec![id.clone()], parts: Parts::ALL };
+            expect_named(&store.get(params).await.unwrap_err(), key);
+        }
+    }
 }

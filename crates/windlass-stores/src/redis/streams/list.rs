@@ -15,7 +15,7 @@ use super::row::Row;
 use super::{AT_ONCE, Shared, keys};
 use crate::reading::{SCAN_MAX, matches};
 use crate::redis::cursor;
-use crate::redis::error::strange;
+use crate::redis::error::{in_queue, strange};
 use crate::redis::reply::{Reply, next};
 use crate::redis::troubles::skip;
 
@@ -141,6 +141,7 @@ impl Shared {
                 while reel.read.is_empty() && reel.below.is_some() {
                     // Its end is already noted: a queue that cannot be used is left out.
                     let read = self.read_on(reel, last).await;
+                    let read = read.map_err(|error| in_queue(&reel.queue, error));
                     if reel.is_named { read? } else { skip(&reel.queue, read)?.unwrap_or_default() }
                 }
             }

@@ -58,7 +58,7 @@ impl Shared {
             for id in chunk {
                 call.add(&id.0[..]);
             }
-            let mut reply = self.ask(call).await?.list()?;
+            let mut reply = self.ask_queue(queue, call).await?.list()?;
             look.now = next(&mut reply, "look")?.time()?;
             for (id, found) in chunk.iter().zip(next(&mut reply, "look")?.list()?) {
                 if let Sort::List(parts) = found.sort()? {
@@ -204,7 +204,7 @@ impl Shared {
                 }
             }
         }
-        let reply = self.ask(call).await?;
+        let reply = self.ask_queue(queue, call).await?;
         if reply.is_zero() {
             return Err(stale_term(term));
         }
