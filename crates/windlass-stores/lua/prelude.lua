@@ -46,10 +46,18 @@ local function guarded(part, ...)
   return { 'damaged', text }
 end
 
--- Refuses a leader of an older term; true when it may go on. `own` is the stem of a queue's own keys.
+-- The number in a stored term; nothing when the text is not a term. A term is a time in ms, or the previous term + 1.
+local function term_in(text)
+  return text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or nil
+end
+
+-- Refuses a leader of an older term; true when it may go on. `own` is the stem of a queue's own keys. An
+-- unreadable term counts as a missing one, as in a new queue, and is overwritten: the fleet checks the term too, at the
+-- begin of each pass.
 local function is_current(own, term)
   local highest = call('GET', own .. 'term')
-  if highest and tonumber(highest) > tonumber(term) then
+  local number = term_in(highest)
+  if number and number > tonumber(term) then
     return false
   end
   if highest ~= term then

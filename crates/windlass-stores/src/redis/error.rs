@@ -86,6 +86,15 @@ pub(super) fn damaged_queue(queue: &QueueName, trouble: &[u8]) -> Error {
     Error::corrupt(text).reason_is(Reason::DamagedQueue).because(cause)
 }
 
+/// Adds the name of the queue to an error of a call on one queue, if the data of the queue are damaged.
+pub(super) fn in_queue(queue: &QueueName, error: Error) -> Error {
+    let is_unnamed = error.reason() == Reason::Unspecified;
+    match error.kind() == ErrorKind::Corrupt && is_unnamed {
+        true => damaged_queue(queue, error.chain().as_bytes()),
+        false => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use redis::parse_redis_value;

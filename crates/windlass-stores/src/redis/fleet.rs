@@ -32,6 +32,9 @@ pub(super) const PRELUDE: &str = include_str!("../../lua/prelude.lua");
 /// What is put in front of every script that must work on a server whose memory is over its limit.
 pub(super) const OVER_LIMIT: &str = include_str!("../../lua/over_limit.lua");
 
+/// Put in front of each script that compares the types of keys.
+pub(super) const DAMAGE_PRELUDE: &str = include_str!("../../lua/damage.lua");
+
 macro_rules! scripts {
     ($($name:ident = $($part:ident +)* $file:literal;)*) => {
         $(static $name: LazyLock<Script> = LazyLock::new(|| {
@@ -42,6 +45,7 @@ macro_rules! scripts {
 }
 
 scripts! {
+    DAMAGE = DAMAGE_PRELUDE + "damage";
     DUTY = OVER_LIMIT + "duty";
     FORGET_QUEUE = OVER_LIMIT + "forget_queue";
     LEAD = OVER_LIMIT + "lead";

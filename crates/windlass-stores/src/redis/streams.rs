@@ -51,6 +51,7 @@ use windlass_core::{NewTask, Priority, QueueName, Result, Store, TaskId, TaskRec
 
 use super::asking::AT_ONCE;
 use super::ears::Ears;
+use super::error::in_queue;
 use super::fleet::{self, Fleet};
 use super::news::Herald;
 use super::options::RedisOptions;
@@ -111,6 +112,11 @@ impl Shared {
     /// Calls a script.
     async fn ask(&self, call: Call) -> Result<Reply> {
         self.fleet.ask(call).await
+    }
+
+    /// Calls a script on one queue; an error because of damaged data names the queue.
+    async fn ask_queue(&self, queue: &QueueName, call: Call) -> Result<Reply> {
+        self.ask(call).await.map_err(|error| in_queue(queue, error))
     }
 
     fn options(&self) -> &RedisOptions {

@@ -1,9 +1,10 @@
 //! Queues that cannot be used, for example since a key of one has another type: they are skipped, and logged now and
 //! then.
 
+use windlass_core::store::{Finding, Severity};
 use windlass_core::{ErrorKind, QueueName, Result};
 
-use super::reply::Reply;
+use super::reply::{Reply, next};
 pub(super) use crate::damage_log::log_skipped;
 
 /// How a script answers for a queue with a damaged key.
@@ -27,4 +28,21 @@ pub(super) fn skip<T>(queue: &QueueName, result: Result<T>) -> Result<Option<T>>
         }
         Err(error) => Err(error),
     }
+}
+
+/// Reads the reply of a `damage` script. `owner` is the queue, or the fleet, that has the keys.
+pub(super) fn read_damage(owner: &str, reply: Reply) -> Result<Vec<Finding>> {
+    let (mut parts, mut findings) = (reply.list()?, Vec::new());
+    while let Some(key) = parts.next() {
+        let (key, found) = (key.text()?, next(&mut parts, "damage")?.text()?);
+        let wanted = next(&mut parts, "damage")?.text()?;
+        findings.push(Finding {
+            severity: Severity::Problem,
+            subject: "damage",
+            text: format!("{owner} has damaged data: key {key} is a {found} and should be a {wanted}"),
+            advice: "find out who wrote this key, rename or remove it, and run `windlass doctor --repair`"
+                .into(),
+        });
+    }
+    Ok(findings)
 }

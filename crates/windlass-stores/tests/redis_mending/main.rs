@@ -6,6 +6,7 @@
 
 mod counters;
 mod lanes;
+mod named;
 mod places;
 mod stage;
 mod types;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_core::store::{Applied, Parts};
+use windlass_core::store::{Applied, Depth, Parts};
 use windlass_core::{ManualClock, State, Store, TaskId};
 use windlass_stores::redis::RedisOptions;
 use windlass_stores::redis::driver::aio::MultiplexedConnection;
@@ -67,12 +67,21 @@ impl Stage {
 
     /// Begins a command on a key of the queue `main`.
     pub(crate) fn on(&self, command: &str, key: &str) -> Cmd {
+        Self::begin(command, &format!("{}{key}", self.stem))
+    }
+
+    /// Begins a command on a key of the fleet.
+    pub(crate) fn on_fleet(&self, command: &str, key: &str) -> Cmd {
+        Self::begin(command, &format!("{}{key}", self.stem.replace("{main}", "{~}")))
+    }
+
+    fn begin(command: &str, key: &str) -> Cmd {
         let mut words = command.split(' ');
         let mut made = cmd(words.next().unwrap());
         words.for_each(|word| {
             made.arg(word);
         });
-        made.arg(format!("{}{key}", self.stem));
+        made.arg(key);
         made
     }
 
@@ -128,6 +137,13 @@ impl Stage {
     pub(crate) async fn expect_refused(&self, run: &Run) {
         let outcome = self.scene.finish(run, completed()).await;
         assert!(matches!(outcome, Applied::Refused(_)), "a late report: {outcome:?}");
+    }
+
+    /// The findings of the doctor of a subject, as text.
+    pub(crate) async fn findings(&self, subject: &str) -> Vec<String> {
+        let findings = self.scene.store.inspect(Depth::Full).await.unwrap().findings;
+        let found = findings.into_iter().filter(|finding| finding.subject == subject);
+        found.map(|finding| finding.text).collect()
     }
 
     /// The payload that a get shows.

@@ -147,14 +147,3 @@ async fn a_report_over_a_damaged_queue_is_recorded_for_others_and_kept_for_it() 
         s.expect_gone(&own[0].id, key).await;
     }
 }
-
-#[tokio::test]
-async fn a_queue_that_cannot_be_used_is_a_finding() {
-    let stage = Stage::new().await;
-    stage.scene.submit(draft()).await;
-    stage.rename("st", "st.aside").await;
-    stage.run::<()>(stage.on("SET", "st").arg("no such thing")).await;
-    let findings = stage.scene.store.inspect(Depth::Full).await.unwrap().findings;
-    let found = findings.iter().find(|finding| finding.subject == "queue");
-    assert!(found.is_some_and(|found| found.text.contains("main")), "{findings:#?}");
-}

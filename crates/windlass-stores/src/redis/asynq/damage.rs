@@ -3,11 +3,11 @@
 //! Such a queue is skipped, logged, and tried again by the next call; all other queues are served. Scripts check
 //! before they write, so nothing of a damaged queue is lost when its key is repaired.
 
-use windlass_core::store::{Finding, Severity};
+use windlass_core::store::Finding;
 use windlass_core::{QueueName, Result, WorkerId};
 
 use super::{Shared, scripts};
-use crate::redis::reply::next;
+use crate::redis::troubles::read_damage;
 pub(super) use crate::redis::troubles::{DAMAGED, damage_in, log_skipped as log, skip};
 
 impl Shared {
@@ -19,21 +19,6 @@ impl Shared {
     ) -> Result<Vec<Finding>> {
         let mut call = scripts::DAMAGE.on(&[self.stem(queue)]).arg(self.options().told_time());
         workers.iter().for_each(|worker| call.add(worker.as_str()));
-        let mut parts = self.ask(call).await?.list()?;
-        let mut findings = Vec::new();
-        while let Some(key) = parts.next() {
-            let (key, has) = (key.text()?, next(&mut parts, "damage")?.text()?);
-            let wanted = next(&mut parts, "damage")?.text()?;
-            findings.push(Finding {
-                severity: Severity::Problem,
-                subject: "damage",
-                text: format!(
-                    "queue {queue} is skipped: key {key} is a {has} and should be a {wanted}"
-                ),
-                advice: "find out who wrote this key, rename or remove it, and run `windlass doctor --repair`"
-                    .into(),
-            });
-        }
-        Ok(findings)
+        read_damage(&format!("queue {queue}"), self.ask(call).await?)
     }
 }

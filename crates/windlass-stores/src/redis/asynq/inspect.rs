@@ -26,6 +26,7 @@ impl Shared {
         inspection.version.clone_from(&facts.version);
         inspection.findings = self.fleet.promises(&facts);
         inspection.findings.extend(ping.finding.into_iter().chain(check_memory(&facts)));
+        inspection.findings.extend(self.fleet.find_damage().await?);
         let findings = &mut inspection.findings;
         let workers = or_finding(self.fleet.known_workers().await, findings)?;
         let workers = workers.unwrap_or_default().into_keys().collect::<Vec<_>>();

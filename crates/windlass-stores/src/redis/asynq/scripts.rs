@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::redis::fleet::{OVER_LIMIT, PRELUDE};
+use crate::redis::fleet::{DAMAGE_PRELUDE, OVER_LIMIT, PRELUDE};
 use crate::redis::script::Script;
 
 const OWN_PRELUDE: &str = include_str!("../../../lua/asynq/prelude.lua");
@@ -24,7 +24,7 @@ scripts! {
     CANCEL = OVER_LIMIT + "cancel";
     CHANGE = OVER_LIMIT + "change";
     CLAIM = OVER_LIMIT + CLAIMING + "claim";
-    DAMAGE = "damage";
+    DAMAGE = DAMAGE_PRELUDE + "damage";
     DUE = "due";
     HELD = OVER_LIMIT + "held";
     INSERT = "insert";

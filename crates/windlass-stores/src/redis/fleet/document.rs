@@ -1,13 +1,26 @@
 //! Documents.
 
-use windlass_core::store::{DocQuery, Document, SaveDoc, Saved};
+use windlass_core::statistics::{RAW, Step};
+use windlass_core::store::{AUDIT, DocQuery, Document, Finding, SaveDoc, Saved};
 use windlass_core::{Result, Timestamp};
 
-use super::{Fleet, LOAD, SAVE};
+use super::{DAMAGE, Fleet, LOAD, SAVE};
 use crate::redis::error::strange;
 use crate::redis::reply::next;
+use crate::redis::troubles::read_damage;
+
+/// The classes of stored documents, except those of statistics.
+const CLASSES: [&str; 3] = [AUDIT, "listener", "token"];
 
 impl Fleet {
+    /// The keys of documents that have a wrong type.
+    pub(in crate::redis) async fn find_damage(&self) -> Result<Vec<Finding>> {
+        let mut call = self.on(&DAMAGE);
+        let statistics = Step::ALL.into_iter().map(Step::class).chain([RAW]);
+        statistics.chain(CLASSES).for_each(|class| call.add(class));
+        read_damage("the fleet", self.ask(call).await?)
+    }
+
     pub(in crate::redis) async fn load(&self, query: &DocQuery) -> Result<Vec<Document>> {
         let call = self.on(&LOAD);
         let (call, class) = match query {

@@ -17,7 +17,7 @@ use super::id::Id;
 use super::moves::RunEnd;
 use super::row::Row;
 use super::{AT_ONCE, Shared, scripts};
-use crate::redis::error::was_refused;
+use crate::redis::error::{in_queue, was_refused};
 use crate::redis::fleet::{Registered, stale_term};
 use crate::redis::reply::{Reply, next};
 use crate::redis::rounds::Rounds;
@@ -306,7 +306,8 @@ impl Shared {
             Order::Queue { queue, order } => {
                 self.announce_writes([queue]).await?;
                 let call = scripts::ORDER.on(&[self.stem(queue)]);
-                self.fleet.order_queue(call, queue, *order).await
+                let ordered = self.fleet.order_queue(call, queue, *order).await;
+                ordered.map_err(|error| in_queue(queue, error))
             }
             Order::Worker { worker, order } => self.fleet.order_worker(worker, *order).await,
         }

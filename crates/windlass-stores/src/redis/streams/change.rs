@@ -188,7 +188,7 @@ impl Shared {
                 .arg(&id.0[..])
                 .arg(before)
                 .arg(after);
-            let done = self.ask(call).await?.list()?.next();
+            let done = self.ask_queue(&queue, call).await?.list()?.next();
             if done.map_or(Ok(0), |done| done.number())? == 1 {
                 if let Some(worker) = worker {
                     self.fleet.tell_of_orders(worker).await?;

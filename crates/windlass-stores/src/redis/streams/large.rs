@@ -13,7 +13,7 @@ use super::id::Id;
 use super::record::{LARGE_IN, LARGE_OUT};
 use super::row::Row;
 use super::{AT_ONCE, Shared, keys, scripts};
-use crate::redis::error::strange;
+use crate::redis::error::{in_queue, strange};
 
 /// Most bytes that one answer may bring, unless a single value is larger.
 const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -74,7 +74,7 @@ impl Shared {
         let mut call = scripts::SIZES.on(&[self.stem(queue)]).arg(self.options().told_time());
         wanted.iter().for_each(|named| call.add(field(named)));
         let sizes: Vec<u64> = self
-            .ask(call)
+            .ask_queue(queue, call)
             .await?
             .list()?
             .map(|size| size.number().map(i64::unsigned_abs))
@@ -96,7 +96,8 @@ impl Shared {
             Value::Nil => Ok(None),
             _ => Err(strange("read large values")),
         };
-        match self.fleet.link.command("read large values", &command).await? {
+        let value = self.fleet.link.command("read large values", &command).await;
+        match value.map_err(|error| in_queue(queue, error))? {
             Value::Array(values) if values.len() == wanted.len() => {
                 values.into_iter().map(read).collect()
             }

@@ -5,7 +5,7 @@
 //! one call share it and are told apart by their place in the call. The index of dead letters has the same
 //! time as its score; their places are in their records.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use windlass_core::store::{Filter, ListParams, Page, Parts};
 use windlass_core::{Error, QueueName, Result, State, Timestamp};
@@ -15,7 +15,7 @@ use super::row::Row;
 use super::{AT_ONCE, Shared, keys};
 use crate::reading::{SCAN_MAX, matches};
 use crate::redis::cursor;
-use crate::redis::error::strange;
+use crate::redis::error::{in_queue, strange};
 use crate::redis::reply::{Reply, next};
 use crate::redis::troubles::skip;
 
@@ -28,9 +28,12 @@ const DEAD_LETTERS: usize = 2 * AT_ONCE;
 type Position = (u64, u8, QueueName);
 
 /// The tasks that one step of a walk has found, and where it goes on.
+#[derive(Default)]
 pub(super) struct Walk {
     pub(super) now: Timestamp,
     pub(super) rows: Vec<Row>,
+    /// Ids of unreadable records in the batches of this step.
+    pub(super) unreadable: Vec<Id>,
     pub(super) next_cursor: Option<String>,
 }
 
@@ -92,7 +95,7 @@ impl Shared {
                 below: Some(below.clone()),
             })
             .collect();
-        let mut walk = Walk { now: self.fleet.now().await?, rows: Vec::new(), next_cursor: None };
+        let mut walk = Walk { now: self.fleet.now().await?, ..Walk::default() };
         let (mut scanned, mut reached) = (0, last.clone());
         loop {
             let most = limit.saturating_mul(2).clamp(20, AT_ONCE);
@@ -101,8 +104,7 @@ impl Shared {
                 return Ok(walk);
             }
             scanned += batch.len();
-            let (seen_at, mut rows) = self.look_at(&batch, is_named).await?;
-            walk.now = walk.now.max(seen_at);
+            let mut rows = self.look_at(&batch, is_named, &mut walk).await?;
             for (position, id) in batch {
                 if walk.rows.len() >= limit {
                     walk.next_cursor = reached.as_ref().map(write_cursor);
@@ -139,6 +141,7 @@ impl Shared {
                 while reel.read.is_empty() && reel.below.is_some() {
                     // Its end is already noted: a queue that cannot be used is left out.
                     let read = self.read_on(reel, last).await;
+                    let read = read.map_err(|error| in_queue(&reel.queue, error));
                     if reel.is_named { read? } else { skip(&reel.queue, read)?.unwrap_or_default() }
                 }
             }
@@ -234,25 +237,27 @@ impl Shared {
         Ok(())
     }
 
+    /// Looks at a batch; adds the time and the unreadable records to the walk.
     async fn look_at(
         &self,
         batch: &[(Position, Id)],
         is_named: bool,
-    ) -> Result<(Timestamp, std::collections::HashMap<(QueueName, Id), Row>)> {
-        let mut by_queue: std::collections::HashMap<&QueueName, Vec<Id>> =
-            std::collections::HashMap::new();
+        walk: &mut Walk,
+    ) -> Result<HashMap<(QueueName, Id), Row>> {
+        let mut by_queue: HashMap<&QueueName, Vec<Id>> = HashMap::new();
         for ((_, _, queue), id) in batch {
             by_queue.entry(queue).or_default().push(*id);
         }
-        let (mut now, mut rows) = (Timestamp::default(), std::collections::HashMap::new());
+        let mut rows = HashMap::new();
         for (queue, ids) in by_queue {
-            let looked = self.look(queue, &ids).await;
-            let looked = if is_named { Some(looked?) } else { skip(queue, looked)? };
-            let Some((seen_at, found)) = looked else { continue };
-            now = now.max(seen_at);
-            rows.extend(found.into_iter().map(|row| ((queue.clone(), row.id), row)));
+            let look = self.look_for_damage(queue, &ids).await;
+            let look = if is_named { Some(look?) } else { skip(queue, look)? };
+            let Some(look) = look else { continue };
+            walk.now = walk.now.max(look.now);
+            walk.unreadable.extend(look.unreadable);
+            rows.extend(look.rows.into_iter().map(|row| ((queue.clone(), row.id), row)));
         }
-        Ok((now, rows))
+        Ok(rows)
     }
 }
 

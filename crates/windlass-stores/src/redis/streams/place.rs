@@ -27,6 +27,15 @@ pub(super) struct Placed {
     pub(super) state: Option<Option<State>>,
 }
 
+/// The result of a look at tasks of one queue.
+#[derive(Default)]
+pub(super) struct Look {
+    pub(super) now: Timestamp,
+    pub(super) rows: Vec<Row>,
+    /// Tasks whose records cannot be read; those with a readable head are among the rows too.
+    pub(super) unreadable: Vec<Id>,
+}
+
 impl Shared {
     /// Looks at tasks of one queue; those that are not there are left out.
     pub(super) async fn look(
@@ -34,7 +43,13 @@ impl Shared {
         queue: &QueueName,
         ids: &[Id],
     ) -> Result<(Timestamp, Vec<Row>)> {
-        let (mut now, mut rows) = (Timestamp::default(), Vec::new());
+        let Look { now, rows, .. } = self.look_for_damage(queue, ids).await?;
+        Ok((now, rows))
+    }
+
+    /// Like [`Shared::look`], with the ids of unreadable records.
+    pub(super) async fn look_for_damage(&self, queue: &QueueName, ids: &[Id]) -> Result<Look> {
+        let mut look = Look::default();
         for chunk in ids.chunks(AT_ONCE) {
             let mut call = scripts::LOOK
                 .on(&[self.stem(queue)])
@@ -43,13 +58,17 @@ impl Shared {
             for id in chunk {
                 call.add(&id.0[..]);
             }
-            let mut reply = self.ask(call).await?.list()?;
-            now = next(&mut reply, "look")?.time()?;
+            let mut reply = self.ask_queue(queue, call).await?.list()?;
+            look.now = next(&mut reply, "look")?.time()?;
             for (id, found) in chunk.iter().zip(next(&mut reply, "look")?.list()?) {
                 if let Sort::List(parts) = found.sort()? {
                     match Row::read(*id, queue, parts) {
-                        Ok(row) => rows.push(row),
+                        Ok(row) => {
+                            look.unreadable.extend((!row.is_readable()).then_some(row.id));
+                            look.rows.push(row);
+                        }
                         Err(error) => {
+                            look.unreadable.push(*id);
                             let (task, error) = (id.task_id(), error.chain());
                             tracing::error!(%task, error, "a record has no head");
                         }
@@ -57,7 +76,7 @@ impl Shared {
                 }
             }
         }
-        Ok((now, rows))
+        Ok(look)
     }
 
     /// Looks at tasks wherever their ids lead.
@@ -185,7 +204,7 @@ impl Shared {
                 }
             }
         }
-        let reply = self.ask(call).await?;
+        let reply = self.ask_queue(queue, call).await?;
         if reply.is_zero() {
             return Err(stale_term(term));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::redis::fleet::{OVER_LIMIT, PRELUDE};
+use crate::redis::fleet::{DAMAGE_PRELUDE, OVER_LIMIT, PRELUDE};
 use crate::redis::script::Script;
 
 const OWN_PRELUDE: &str = include_str!("../../../lua/streams/prelude.lua");
@@ -26,6 +26,7 @@ scripts! {
     BEAT = OVER_LIMIT + "beat";
     CHANGE = OVER_LIMIT + "change";
     CLAIM = OVER_LIMIT + CLAIMING + "claim";
+    DAMAGE = DAMAGE_PRELUDE + "damage";
     FORGET = OVER_LIMIT + IDLING + "forget";
     HELD = OVER_LIMIT + "held";
     INSERT = "insert";
