@@ -108,7 +108,10 @@ statements! {
     PROCESS = "process";
     PROGRESS = "progress";
     PROMOTE = "promote";
+    PROMOTE_DUE = "promote_due";
+    PROMOTE_LATER = "promote_later";
     PROMOTE_NEXT = "promote_next";
+    PROMOTE_TWICE = "promote_twice";
     PRUNE_DONE = "prune_done";
     PRUNE_FATES = "prune_fates";
     PRUNE_LOCK = "prune_lock";
@@ -172,13 +175,15 @@ statements! {
     WORKER_SWEEP_FATE = "worker_sweep_fate";
 }
 
-/// A statement as a store with brokers sends it: it also does what its lines with `--+` say.
+/// A statement as a store with brokers sends it, or as it is sent after damage: it also does what its lines with `--+`
+/// say.
 fn noting(text: &str) -> String {
     text.replace("--+ ", "")
 }
 
 pub(super) static CLAIM_NOTING: LazyLock<String> = LazyLock::new(|| noting(CLAIM));
 pub(super) static INSERT_NOTING: LazyLock<String> = LazyLock::new(|| noting(INSERT));
+pub(super) static PROMOTE_SOME: LazyLock<String> = LazyLock::new(|| noting(PROMOTE));
 
 #[cfg(test)]
 mod tests {
