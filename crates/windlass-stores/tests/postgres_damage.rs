@@ -1,10 +1,13 @@
-//! Rows that windlass never writes stop claims from their own queue only, and no promotion of others.
+//! Rows that windlass never writes stop claims from their own queue and no promotion of others; the doctor names tasks in
+//! no place or in several.
 
 #![cfg(all(feature = "postgres", feature = "redis"))]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
 #[path = "subjects/hybrid.rs"]
 mod hybrid;
+#[path = "postgres_damage/places.rs"]
+mod places;
 #[path = "subjects/postgres.rs"]
 mod postgres;
 #[path = "postgres_damage/promotion.rs"]

@@ -93,6 +93,9 @@ statements! {
     LOAD_CLASS = "load_class";
     LOAD_ONE = "load_one";
     LOCK_ALL = "lock_all";
+    LOST = "lost";
+    LOST_NOTED = "lost_noted";
+    LOST_RANGES = "lost_ranges";
     MISPLACED = "misplaced";
     NOTIFY = "notify";
     ORDER_QUEUE = "order_queue";
@@ -164,6 +167,7 @@ statements! {
     TEND_VACUUM = "tend_vacuum";
     TERM_LOCK = "term_lock";
     TERM_RAISE = "term_raise";
+    TWICE = "twice";
     WAIT_PROBE = "wait_probe";
     WITHIN_COMPLETE = "within_complete";
     WITHIN_SUBMIT = "within_submit";
