@@ -1,22 +1,28 @@
-//! Rows that windlass never writes stop claims from their own queue only.
+//! Rows that windlass never writes stop claims from their own queue and no promotion of others; the doctor names tasks in
+//! no place or in several.
 
 #![cfg(all(feature = "postgres", feature = "redis"))]
 #![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
 
 #[path = "subjects/hybrid.rs"]
 mod hybrid;
+#[path = "postgres_damage/places.rs"]
+mod places;
 #[path = "subjects/postgres.rs"]
 mod postgres;
+#[path = "postgres_damage/promotion.rs"]
+mod promotion;
 #[path = "subjects/schema.rs"]
 mod schema;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hybrid::HybridSubject;
 use postgres::PostgresSubject;
 use schema::connect;
 use windlass_core::TaskId;
-use windlass_core::store::{ApplyParams, ClaimParams, Quota};
+use windlass_core::store::{ApplyParams, ClaimParams, Depth, Finding, Quota, Severity};
 use windlass_testkit::draft::{draft, queue};
 use windlass_testkit::scene::{claim_of, completed};
 use windlass_testkit::servers::redis::Keeping;
@@ -74,4 +80,17 @@ async fn with_a_broker_damaged_rows_of_a_queue_do_not_stop_claims_from_others() 
     let subject = HybridSubject::on(&[&server]).await;
     let schema = subject.ledger.schema.clone();
     check_others_are_served(Scene::on(Arc::new(subject)), &schema).await;
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The problems that the doctor finds with the places and the counts of tasks.
+async fn problems(s: &Scene, depth: Depth) -> Vec<Finding> {
+    let findings = s.store.inspect(depth).await.unwrap().findings;
+    let is_ours = |one: &Finding| ["places", "counters"].contains(&one.subject);
+    findings.into_iter().filter(is_ours).filter(|one| one.severity == Severity::Problem).collect()
+}
+
+async fn submit_later(s: &Scene, name: &str) -> Vec<TaskId> {
+    s.submit_all(std::iter::repeat_n(draft().queue(name).after(HOUR), 3)).await
 }

@@ -1,10 +1,16 @@
 -- promote: lets tasks whose time has come wait for a worker, the longest due first.
 -- in: $1 now, $2 limit, $3 tasks in a range at most        out: queue name, how many
+-- The line with --+ is for damage: of what is due, only $4 seqs.
 WITH
 due AS MATERIALIZED (
   DELETE FROM deferred
   WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM deferred WHERE run_at <= $1::int8 ORDER BY run_at, seq LIMIT $2::int8 FOR UPDATE SKIP LOCKED
+    SELECT ctid FROM deferred
+    WHERE run_at <= $1::int8
+    --+ AND seq = ANY ($4::int8[])
+    ORDER BY run_at, seq
+    LIMIT $2::int8
+    FOR UPDATE SKIP LOCKED
   ))
   RETURNING seq, run_at, queue, lane, bits, is_retry
 ),

@@ -1,6 +1,7 @@
-//! How a PostgreSQL store does: for a ping, for the doctor, and its one repair, the counts.
+//! How a PostgreSQL store does: for a ping, for the doctor, and its repairs: places and counts.
 
 mod holders;
+mod places;
 mod server;
 
 use std::collections::BTreeMap;
@@ -13,13 +14,17 @@ use super::pool::transaction;
 use super::read::{queues, read_counts};
 use super::session::Session;
 use super::sql;
+use crate::wakes::News;
 
 type Counts = BTreeMap<(String, usize), [i64; 7]>;
 
 impl Shared {
     pub(super) async fn inspect(&self, depth: Depth) -> Result<Inspection> {
+        let mut repaired = None;
         if depth == Depth::Repair {
-            transaction!(self.pool, session => self.repair_counts(session))?;
+            let (news, finding) = transaction!(self.pool, session => self.repair(session))?;
+            self.tell(news);
+            repaired = finding;
         }
         if depth == Depth::Ping {
             // On the shared connection: every process asks all the time, and most have no other open.
@@ -28,7 +33,9 @@ impl Shared {
         let held = self.pool.get().await?;
         let inspection = self.look(&held.session, depth).await;
         held.back();
-        inspection
+        let mut inspection = inspection?;
+        inspection.findings.extend(repaired);
+        Ok(inspection)
     }
 
     async fn look(&self, session: &Session, depth: Depth) -> Result<Inspection> {
@@ -65,11 +72,17 @@ impl Shared {
         Ok(Inspection { now, refusal, version, findings, brokers: Vec::new() })
     }
 
-    /// Counts the tasks anew, while nobody else writes.
-    async fn repair_counts(&self, session: &Session) -> Result<()> {
+    /// Puts tasks without a place back and counts all anew, while nobody else writes.
+    async fn repair(&self, session: &Session) -> Result<(News, Option<Finding>)> {
         session.wait_patiently(true);
         session.control(sql::INSPECT_LIMITS).await?;
         session.control(sql::LOCK_ALL).await?;
+        let repaired = self.put_back_lost(session).await?;
+        self.repair_counts(session).await?;
+        Ok(repaired)
+    }
+
+    async fn repair_counts(&self, session: &Session) -> Result<()> {
         let counted = counts(session, sql::COUNTED).await?;
         session.all(sql::COUNTS_CLEAR, &[]).await?;
         let names = counted.keys().map(|(queue, _)| queue.as_str());
@@ -113,7 +126,7 @@ async fn within_limits<T>(session: &Session, asked: impl Future<Output = Result<
 async fn findings(session: &Session, now: Timestamp) -> Result<Vec<Finding>> {
     let mut findings = vec![sizes(session).await?];
     findings.extend(check_counts(session).await?);
-    findings.extend(check_places(session).await?);
+    findings.extend(places::findings(session).await?);
     findings.extend(check_workers(session, now).await?);
     for queue in queues(session).await? {
         if let Some(at) = queue.oldest_pending_at {
@@ -147,15 +160,6 @@ async fn check_counts(session: &Session) -> Result<Option<Finding>> {
     Ok(differs.then(|| {
         let text = "the kept counts differ from the tasks".into();
         finding(Severity::Problem, "counters", text, "run `windlass doctor --repair`")
-    }))
-}
-
-async fn check_places(session: &Session) -> Result<Option<Finding>> {
-    let row = session.one(sql::MISPLACED, &[]).await?;
-    let misplaced: i64 = row.map_or(0, |row| row.get(0));
-    Ok((misplaced > 0).then(|| {
-        let text = format!("{misplaced} tasks stand in no place or in several");
-        finding(Severity::Problem, "places", text, "report this: it must not happen")
     }))
 }
 

@@ -1,9 +1,12 @@
 //! Promote in PostgreSQL.
 
+mod damaged;
+
 use windlass_core::store::{Duty, DutyReport};
 use windlass_core::{QueueName, Result, Timestamp};
 
 use super::Shared;
+use super::error::is_damage;
 use super::lead::check_term;
 use super::pool::transaction;
 use super::session::{Session, Values};
@@ -12,7 +15,11 @@ use crate::wakes::News;
 
 impl Shared {
     pub(super) async fn promote(&self, duty: Duty) -> Result<DutyReport> {
-        let (report, news) = transaction!(self.pool, session => self.promote_due(session, duty))?;
+        let promoted = transaction!(self.pool, session => self.promote_due(session, duty));
+        let (report, news) = match promoted {
+            Err(error) if is_damage(&error) => self.promote_past_damage(duty).await?,
+            promoted => promoted?,
+        };
         self.tell(news);
         self.fold_now_and_then().await;
         Ok(report)

@@ -93,6 +93,9 @@ statements! {
     LOAD_CLASS = "load_class";
     LOAD_ONE = "load_one";
     LOCK_ALL = "lock_all";
+    LOST = "lost";
+    LOST_NOTED = "lost_noted";
+    LOST_RANGES = "lost_ranges";
     MISPLACED = "misplaced";
     NOTIFY = "notify";
     ORDER_QUEUE = "order_queue";
@@ -108,7 +111,10 @@ statements! {
     PROCESS = "process";
     PROGRESS = "progress";
     PROMOTE = "promote";
+    PROMOTE_DUE = "promote_due";
+    PROMOTE_LATER = "promote_later";
     PROMOTE_NEXT = "promote_next";
+    PROMOTE_TWICE = "promote_twice";
     PRUNE_DONE = "prune_done";
     PRUNE_FATES = "prune_fates";
     PRUNE_LOCK = "prune_lock";
@@ -161,6 +167,7 @@ statements! {
     TEND_VACUUM = "tend_vacuum";
     TERM_LOCK = "term_lock";
     TERM_RAISE = "term_raise";
+    TWICE = "twice";
     WAIT_PROBE = "wait_probe";
     WITHIN_COMPLETE = "within_complete";
     WITHIN_SUBMIT = "within_submit";
@@ -172,13 +179,15 @@ statements! {
     WORKER_SWEEP_FATE = "worker_sweep_fate";
 }
 
-/// A statement as a store with brokers sends it: it also does what its lines with `--+` say.
+/// A statement as a store with brokers sends it, or as it is sent after damage: it also does what its lines with `--+`
+/// say.
 fn noting(text: &str) -> String {
     text.replace("--+ ", "")
 }
 
 pub(super) static CLAIM_NOTING: LazyLock<String> = LazyLock::new(|| noting(CLAIM));
 pub(super) static INSERT_NOTING: LazyLock<String> = LazyLock::new(|| noting(INSERT));
+pub(super) static PROMOTE_SOME: LazyLock<String> = LazyLock::new(|| noting(PROMOTE));
 
 #[cfg(test)]
 mod tests {
