@@ -1,4 +1,4 @@
--- The schema of the PostgreSQL store, version 10. Written by `cargo xtask schema`; do not edit.
+-- The schema of the PostgreSQL store, version 11. Written by `cargo xtask schema`; do not edit.
 
 CREATE SEQUENCE audit_seq AS bigint MINVALUE 1 START 1;
 
@@ -292,9 +292,15 @@ CREATE INDEX worker_gone ON worker USING btree (gone_at) WHERE (gone_at IS NOT N
 
 -- CREATE VIEW counts (queue text, priority text, scheduled bigint, pending bigint, running bigint, retrying bigint, completed bigint, dead_letter bigint, cancelled bigint);
 
+-- CREATE VIEW events (seq bigint, task_id text, ord bigint, "time" timestamp with time zone, event text, attempt integer, worker_id text, message text, requested_by text);
+
 -- CREATE VIEW record (seq bigint, stamp bigint, created_at bigint, timeout_ms bigint, max_retries integer, max_crashes integer, priority smallint, extras bytea, payload bytea, queue text, kind text, idempotency_key text, progress text, history bytea, state smallint, attempts integer, crashes integer, retention_ms bigint, token bigint, worker text, claimed_at bigint, is_cancel_requested boolean, updated_at bigint, run_at bigint, started_at bigint, finished_at bigint, expires_at bigint);
 
+-- CREATE VIEW task_states (seq bigint, type text, queue text, priority smallint, state text, attempts integer, crashes integer, created_at timestamp with time zone, run_at timestamp with time zone, claimed_at timestamp with time zone, started_at timestamp with time zone, completed_at timestamp with time zone);
+
 -- CREATE VIEW tasks (seq bigint, id text, type text, queue text, priority text, state text, payload jsonb, payload_raw bytea, attempts integer, crashes integer, max_retries integer, max_crashes integer, result jsonb, result_raw bytea, error text, worker_id text, epoch text, progress jsonb, created_at timestamp with time zone, updated_at timestamp with time zone, run_at timestamp with time zone, claimed_at timestamp with time zone, started_at timestamp with time zone, completed_at timestamp with time zone, timeout numeric, deadline timestamp with time zone, idempotency_key text, tags jsonb, metadata jsonb, traceparent text, is_cancel_requested boolean);
+
+-- CREATE VIEW workers (id text, name text, host text, pid bigint, version text, queues jsonb, slots bigint, slots_used bigint, state text, requested_state text, started_at timestamp with time zone, heartbeat_at timestamp with time zone, lease_expires_at timestamp with time zone, gone_at timestamp with time zone, is_leader boolean);
 
 CREATE FUNCTION add_generation(wanted bigint, now bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SET lock_timeout=10s /* a body of 28 lines, da664dfd72f53fe49cc93a3f073741fe */;
@@ -465,6 +471,9 @@ CREATE FUNCTION take(wanted bigint, allowed integer, horizon bigint, OUT state s
 LANGUAGE plpgsql VOLATILE /* a body of 90 lines, 19f38af139683397ccfe228ac02f9f3a */;
 
 CREATE FUNCTION task(id text) RETURNS SETOF tasks
+LANGUAGE sql STABLE /* a body of 1 lines, d41d8cd98f00b204e9800998ecf8427e */;
+
+CREATE FUNCTION task_events(id text) RETURNS SETOF events
 LANGUAGE sql STABLE /* a body of 1 lines, d41d8cd98f00b204e9800998ecf8427e */;
 
 CREATE FUNCTION tell(line text) RETURNS void

@@ -10,6 +10,8 @@ mod names;
 mod shop;
 #[path = "postgres_transactions/sql.rs"]
 mod sql;
+#[path = "postgres_transactions/views.rs"]
+mod views;
 
 use std::time::Duration;
 

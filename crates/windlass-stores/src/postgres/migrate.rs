@@ -46,6 +46,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0010_idle_queues",
         sql: include_str!("../../migrations/postgres/0010_idle_queues.sql"),
     },
+    Migration {
+        name: "0011_more_views",
+        sql: include_str!("../../migrations/postgres/0011_more_views.sql"),
+    },
 ];
 
 /// Brings the schema up to date, or says why that cannot be.
