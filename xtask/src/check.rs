@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
     ("no source file is over 600 lines", files::short),
     ("every .rs file opens with //!", files::introduced),
     ("no query text in .rs files", files::queries_elsewhere),
+    ("no crate embeds a file from outside of it", files::embedded),
     ("nothing names this machine or a registry", files::portable),
     ("schema dumps are up to date", schema::up_to_date),
     ("what is in deploy/ can be read", deploy::parsed),
@@ -116,6 +117,11 @@ mod tests {
     #[test]
     fn query_text_is_in_files_of_its_own() {
         check(files::queries_elsewhere);
+    }
+
+    #[test]
+    fn no_crate_embeds_a_file_from_outside_of_it() {
+        check(files::embedded);
     }
 
     #[test]

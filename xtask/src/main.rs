@@ -8,6 +8,7 @@ mod artifact;
 mod attack;
 mod bench;
 mod check;
+mod dist;
 mod events;
 mod fleet;
 mod fuzz_api;
@@ -40,6 +41,8 @@ enum Chore {
     Check,
     /// Write (or with --check compare) the committed schema dumps.
     Schema(schema::Args),
+    /// Build what people install: the stripped binary and a Debian package.
+    Dist(dist::Args),
     /// Print the bill of materials of the binary, as CycloneDX.
     Sbom(sbom::Args),
     /// Attack windlass and let an independent auditor judge; prints one JSON verdict.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Chore::Test(args) => test::run(&args),
         Chore::Check => check::run(),
         Chore::Schema(args) => schema::run(&args),
+        Chore::Dist(args) => dist::run(&args),
         Chore::Sbom(args) => sbom::run(&args),
         Chore::Torture(args) => torture::run(args),
         Chore::FuzzApi(args) => fuzz_api::run(&args),

@@ -14,6 +14,7 @@ struct Need {
 /// Everything beyond Rust itself. A new need is one more line.
 const NEEDS: &[Need] = &[
     Need { program: "mkfs.ext4", package: "e2fsprogs", purpose: "torture power-cut" },
+    Need { program: "strip", package: "binutils", purpose: "cargo xtask dist" },
     Need { program: "curl", package: "curl", purpose: "the README's tour" },
     Need { program: "node", package: "nodejs", purpose: "the sample worker in JavaScript" },
     Need { program: "python3", package: "python3", purpose: "the sample worker in Python" },

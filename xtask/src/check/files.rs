@@ -189,6 +189,43 @@ fn machine_bound<'a>(file: &TextFile, line: &'a str) -> Option<&'a str> {
     MACHINE_BOUND.iter().find(|word| line.contains(*word)).copied()
 }
 
+/// Finds sources that embed a file from outside of their crate: a packaged crate would not have it.
+pub(super) fn embedded() -> Result<Vec<String>> {
+    let mut offences = Vec::new();
+    for file in all()?.iter().filter(|file| file.is_rust() && file.path.contains("/src/")) {
+        for (line, text) in file.lines() {
+            if embedded_path(text).is_some_and(|path| leaves_crate(&file.path, path)) {
+                offences.push(format!("{}:{line} embeds a file of another folder", file.path));
+            }
+        }
+    }
+    Ok(offences)
+}
+
+/// The path in a line that embeds a file.
+fn embedded_path(line: &str) -> Option<&str> {
+    let rest = [concat!("include_", "str!(\""), concat!("include_", "bytes!(\"")]
+        .iter()
+        .find_map(|start| line.split_once(start))?
+        .1;
+    rest.split_once('"').map(|(path, _)| path)
+}
+
+/// True when a path, seen from a source file under `src/`, leads out of the file's crate.
+fn leaves_crate(file: &str, path: &str) -> bool {
+    let inside = file.rsplit_once("/src/").map_or("", |(_, inside)| inside);
+    // `src` itself, and the folders in it.
+    let mut depth = 1 + inside.matches('/').count();
+    for part in path.split('/') {
+        match part {
+            ".." if depth == 0 => return true,
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +241,16 @@ mod tests {
         assert!(has_statement("    DELETE FROM tasks"));
         assert!(!has_statement(r#"// like "SELECT 1" would"#));
         assert!(!has_statement(r#"error("select a queue")"#));
+    }
+
+    #[test]
+    fn embedded_file_outside_of_the_crate_is_found() {
+        let line = concat!("const A: &str = include_", "str!(\"../../sql/a.sql\");");
+        assert_eq!(embedded_path(line), Some("../../sql/a.sql"));
+        assert!(!leaves_crate("crates/a/src/b/c.rs", "../../sql/a.sql"));
+        assert!(leaves_crate("crates/a/src/b/c.rs", "../../../docs/a.md"));
+        assert!(!leaves_crate("crates/a/src/b.rs", "../sql/a.sql"));
+        assert!(leaves_crate("crates/a/src/b.rs", "../../docs/a.md"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::form::{Entry, Sort, entry};
 use crate::openapi::call::{Call, Group, page as shown};
 use crate::problem::{Outcome, Problem, Slug};
 
-const TEXT: &str = include_str!("../../../../docs/problems.md");
+const TEXT: &str = include_str!("problems.md");
 
 const SLUG: [Entry; 1] = [entry("slug", Sort::Text, "The last part of the `type` of a problem")];
 
