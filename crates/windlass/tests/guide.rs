@@ -42,3 +42,17 @@ fn the_first_example_works_when_pasted_into_an_empty_crate() {
     assert!(output.status.success(), "{complaint}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "hello, world!\n");
 }
+
+#[test]
+fn settings_of_the_pages_from_other_designs_are_valid() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let mut count = 0;
+    for entry in std::fs::read_dir(root.join("docs/from")).unwrap() {
+        let path = entry.unwrap().path();
+        let page = std::fs::read_to_string(&path).unwrap();
+        let parsed = windlass::core::config::Config::parse(block(&page, "toml"));
+        assert!(parsed.is_ok(), "{}: {:?}", path.display(), parsed.err());
+        count += 1;
+    }
+    assert_eq!(count, 5, "one page for each design");
+}
