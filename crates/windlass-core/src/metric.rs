@@ -93,7 +93,7 @@ table! {
         "How long calls of the store took, whole batches each; waits for work are left out.";
     WORKER_SLOTS: Gauge "windlass_worker_slots" ["state"]
         "Slots of all live workers: used, free, and paused (free, but of a worker that takes nothing).";
-    WORKERS: Gauge "windlass_workers_total" []
+    WORKERS: Gauge "windlass_workers" []
         "Workers that live, those too that are paused or drain.";
     LEADER: Gauge "windlass_leader" []
         "1 in the process that leads, 0 in the others.";
@@ -115,9 +115,7 @@ mod tests {
             let is_name = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
             assert!(is_name(metric.name) && metric.labels.iter().all(|label| is_name(label)));
             let is_total = metric.name.ends_with("_total");
-            let is_counter = metric.kind == MetricKind::Counter;
-            // The first design gave this gauge its name.
-            assert!(is_total == is_counter || metric.name == WORKERS.name, "{}", metric.name);
+            assert_eq!(is_total, metric.kind == MetricKind::Counter, "{}", metric.name);
             assert_eq!(
                 metric.name.ends_with("_seconds"),
                 metric.kind == MetricKind::Histogram || metric.name == QUEUE_OLDEST_AGE.name,

@@ -2,7 +2,9 @@
 //! told.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use windlass::core::metric::TABLE;
@@ -79,12 +81,32 @@ fn check(server: &Server, metric: &str, expected: &[(&str, f64)]) {
     });
 }
 
+/// Has Prometheus' own tool look at the exposition of a process.
+#[track_caller]
+fn check_with_promtool(process: &Server) {
+    let (status, exposition) = process.get("/metrics");
+    assert_eq!(status, 200);
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool, which cargo xtask setup installs");
+    promtool.stdin.take().unwrap().write_all(exposition.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let findings = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && findings.is_empty(), "{findings}");
+}
+
 #[test]
 fn a_run_of_known_tasks_is_counted_exactly() {
     let scene = Scene::new();
     scene.run_all();
     let Scene { place, server, worker } = &scene;
     check_tasks(server, worker);
+    check_with_promtool(server);
+    check_with_promtool(worker);
     check_store(server);
     check_store(worker);
     for process in [server, worker] {
@@ -110,7 +132,7 @@ fn a_run_of_known_tasks_is_counted_exactly() {
     worker.signal("-STOP");
     check(server, "windlass_leases_lost_total", &[("", 1.0)]);
     check(server, "windlass_leader", &[("", 1.0)]);
-    check(server, "windlass_workers_total", &[("", 0.0)]);
+    check(server, "windlass_workers", &[("", 0.0)]);
     worker.signal("-CONT");
     check(worker, "windlass_stale_writes_refused_total", &[("", 1.0)]);
 }
@@ -156,7 +178,7 @@ fn check_store(process: &Server) {
     check(process, "taskqueue_queue_depth", &pending);
     check(process, "taskqueue_dlq_size", &[("", 1.0)]);
     check(process, "taskqueue_active_workers", &[("", 1.0)]);
-    check(process, "windlass_workers_total", &[("", 1.0)]);
+    check(process, "windlass_workers", &[("", 1.0)]);
     let slots = [("{state=\"free\"}", 4.0), ("{state=\"paused\"}", 0.0), ("{state=\"used\"}", 0.0)];
     check(process, "windlass_worker_slots", &slots);
     let mut depths = Vec::new();
