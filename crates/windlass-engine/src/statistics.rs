@@ -35,6 +35,7 @@ pub struct Statistics(Arc<Inner>);
 struct Inner {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    started_at: Timestamp,
     is_enabled: bool,
     /// Sets the documents of this client apart from those of others.
     process: String,
@@ -58,6 +59,7 @@ impl Statistics {
     pub(crate) fn at(store: &Arc<dyn Store>, is_enabled: bool, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner {
             store: Arc::clone(store),
+            started_at: clock.now(),
             clock,
             is_enabled,
             process: fresh_id().to_string(),

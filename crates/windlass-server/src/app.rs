@@ -26,7 +26,7 @@ use tracing::Instrument;
 use windlass_core::statistics::Span;
 use windlass_core::store::{QueueRecord, WorkerRecord};
 use windlass_core::{Error, ErrorKind, Store};
-use windlass_engine::{Client, EventFilter, Period, Read, trace};
+use windlass_engine::{Client, EventFilter, Period, trace};
 
 use crate::access::veil::veiled;
 use crate::access::{Arrival, Caller, Keyring};
@@ -219,14 +219,14 @@ impl Shared {
 
     /// What was done in the last hour, day and week; made once of what was read once.
     pub(crate) async fn windows(&self) -> Outcome<Arc<Windows>> {
-        let Read { now, spans } = self.client().statistics().read(Period::All).await?;
+        let read = self.client().statistics().read(Period::All).await?;
         if let Some(ToldWindows { of, windows }) = &*self.0.windows.lock()
-            && Arc::ptr_eq(of, &spans)
+            && Arc::ptr_eq(of, &read.spans)
         {
             return Ok(Arc::clone(windows));
         }
-        let windows = Arc::new(Windows::new(&spans, now));
-        let told = ToldWindows { of: spans, windows: Arc::clone(&windows) };
+        let windows = Arc::new(Windows::new(&read));
+        let told = ToldWindows { of: read.spans, windows: Arc::clone(&windows) };
         *self.0.windows.lock() = Some(told);
         Ok(windows)
     }

@@ -92,9 +92,13 @@ pub fn series(spans: &[Span], now: Timestamp, minutes: u32, select: &Select) -> 
     points.into_iter().map(|(start, cell)| Point { start, cell }).collect()
 }
 
-/// Tasks that came into each queue and left it, per second, over the last minutes up to now. Queues that are not named had
-/// neither.
-pub fn rates_per_second(spans: &[Span], now: Timestamp) -> BTreeMap<QueueName, (f64, f64)> {
+/// Tasks that came into each queue and left it, per second, over the last minutes up to now, or since `observed_since`
+/// where that is later. Queues that are not named had neither.
+pub fn rates_per_second(
+    spans: &[Span],
+    now: Timestamp,
+    observed_since: Timestamp,
+) -> BTreeMap<QueueName, (f64, f64)> {
     /// Full steps beside the present one: a rate that follows and does not jump.
     const STEPS: u32 = 4;
     let step = Step::Minute;
@@ -109,7 +113,7 @@ pub fn rates_per_second(spans: &[Span], now: Timestamp) -> BTreeMap<QueueName, (
             *finished += cell.finished();
         }
     }
-    let seconds = now.since(since).as_secs_f64().max(1.0);
+    let seconds = now.since(since.max(observed_since)).as_secs_f64().max(1.0);
     let rate = |count: u64| count as f64 / seconds;
     let rates = |(submitted, finished)| (rate(submitted), rate(finished));
     counts.into_iter().map(|(queue, counts)| (queue.clone(), rates(counts))).collect()
@@ -188,10 +192,17 @@ mod tests {
     #[test]
     fn rates_are_of_the_last_minutes() {
         let spans = [span("12:00:00", Step::Minute, &[("mail", "send", 27)])];
-        let rates_at = |time| rates_per_second(&spans, at(time));
+        let rates_at = |time| rates_per_second(&spans, at(time), at("09:00:00"));
         let rates = [(QueueName::stored("mail"), (0.0, 0.1))];
         assert_eq!(rates_at("12:00:30"), rates.into());
         assert_eq!(rates_at("12:05:00"), BTreeMap::new(), "it is too old");
         assert_eq!(rates_at("11:59:59"), BTreeMap::new(), "it is not over yet");
+    }
+
+    #[test]
+    fn rates_count_only_the_time_that_was_observed() {
+        let spans = [span("12:00:00", Step::Minute, &[("mail", "send", 27)])];
+        let rates = rates_per_second(&spans, at("12:00:30"), at("12:00:03"));
+        assert_eq!(rates, [(QueueName::stored("mail"), (0.0, 1.0))].into());
     }
 }

@@ -41,6 +41,8 @@ pub enum Period {
 pub struct Read {
     /// When, by the clock of this process.
     pub now: Timestamp,
+    /// Since when there are counts: the oldest that were read, or the start of this process if that is earlier.
+    pub observed_since: Timestamp,
     /// Everything that was counted, each thing once, in no particular order.
     pub spans: Arc<Vec<Span>>,
 }
@@ -93,7 +95,10 @@ pub(super) async fn read(inner: &Arc<Inner>, period: Period) -> Result<Read> {
             true => known.refresh_recent(&inner.store, now).await?,
             false => known.refresh_all(&inner.store, now).await?,
         }
-        let told = Read { now, spans: Arc::new(known.spans(inner.unsaved())) };
+        let spans = Arc::new(known.spans(inner.unsaved()));
+        let oldest = spans.iter().map(|span| span.start).min();
+        let observed_since = oldest.map_or(inner.started_at, |at| at.min(inner.started_at));
+        let told = Read { now, observed_since, spans };
         known.told = Some(told.clone());
         Ok(told)
     });

@@ -193,7 +193,7 @@ async fn find(shared: &Shared, name: &str) -> Outcome<QueueRecord> {
 /// What comes into queues and leaves them. A queue is told also while its statistics cannot be read.
 async fn rates(shared: &Shared) -> impl Fn(&QueueRecord) -> Rates {
     let read = shared.client().statistics().read(Period::Recent).await.ok();
-    let rates = read.map(|read| rates_per_second(&read.spans, read.now));
+    let rates = read.map(|read| rates_per_second(&read.spans, read.now, read.observed_since));
     move |queue| Some(rates.as_ref()?.get(&queue.name).copied().unwrap_or_default())
 }
 

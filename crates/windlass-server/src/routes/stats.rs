@@ -2,7 +2,7 @@
 
 use axum::extract::State as Shares;
 use axum::http::StatusCode;
-use windlass_core::statistics::{self, Select};
+use windlass_core::statistics::Select;
 use windlass_core::store::Filter;
 use windlass_core::{Kind, QueueName};
 use windlass_engine::Period;
@@ -87,6 +87,5 @@ pub(super) async fn series(
     // A short one is made of what is read more often.
     let period = if minutes <= RECENT_MINUTES { Period::Recent } else { Period::All };
     let read = shared.client().statistics().read(period).await?;
-    let points = statistics::series(&read.spans, read.now, minutes, &Select { queue, kind });
-    Ok(Json(StatusCode::OK, Series::new(points, minutes)))
+    Ok(Json(StatusCode::OK, Series::new(&read, minutes, &Select { queue, kind })))
 }

@@ -1,9 +1,12 @@
 //! What was done within a stretch of time, as the API tells it.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Serialize;
-use windlass_core::statistics::{Cell, Point, Sketch, Span, Step, window};
+use windlass_core::statistics::{Cell, Point, Select, Sketch, Step, series, window};
 use windlass_core::{Kind, QueueName, Timestamp};
+use windlass_engine::Read;
 
 use super::Seconds;
 use super::words::{SecondsWord, Time};
@@ -69,7 +72,7 @@ pub(crate) struct Tally {
     dead_letter: u64,
     /// Runs that were called off.
     cancelled: u64,
-    /// Runs that ended well, for each minute.
+    /// Runs that ended well, for each minute that was observed.
     completed_per_minute: f64,
     /// How long tasks were pending before a worker took them; null when none was taken.
     wait: Option<Spread>,
@@ -114,30 +117,31 @@ struct OfPoint {
 }
 
 impl Windows {
-    pub(crate) fn new(spans: &[Span], now: Timestamp) -> Self {
-        let of = |minutes| Window::new(spans, now, minutes);
+    pub(crate) fn new(read: &Read) -> Self {
+        let of = |minutes| Window::new(read, minutes);
         Self { hour: of(HOUR), day: of(DAY), week: of(WEEK) }
     }
 }
 
 impl Window {
-    fn new(spans: &[Span], now: Timestamp, minutes: u32) -> Self {
-        let since = now.before(length(minutes));
+    fn new(read: &Read, minutes: u32) -> Self {
+        let (spans, since) = (&read.spans, read.now.before(length(minutes)));
+        let observed = observed(read, minutes);
         let mut total = Cell::default();
         let queues = window(spans, since, |queue, _| Some(queue.clone()));
         queues.values().for_each(|cell| total.merge(cell));
         let types = window(spans, since, |_, kind| Some(kind.clone()));
         let queue = |(queue, cell): (QueueName, Cell)| OfQueue {
             queue: queue.to_string(),
-            tally: Tally::new(&cell, minutes),
+            tally: Tally::new(&cell, observed),
         };
         let kind = |(kind, cell): (Kind, Cell)| OfType {
             r#type: kind.to_string(),
-            tally: Tally::new(&cell, minutes),
+            tally: Tally::new(&cell, observed),
         };
         Self {
             minutes,
-            total: Tally::new(&total, minutes),
+            total: Tally::new(&total, observed),
             queues: busiest(queues).map(queue).collect(),
             types: busiest(types).map(kind).collect(),
         }
@@ -145,24 +149,25 @@ impl Window {
 }
 
 impl Series {
-    pub(crate) fn new(points: Vec<Point>, minutes: u32) -> Self {
+    pub(crate) fn new(read: &Read, minutes: u32, select: &Select) -> Self {
+        let points = series(&read.spans, read.now, minutes, select);
         let step = Step::for_series(minutes).length();
-        let step_minutes = u32::try_from(step.as_secs() / 60).unwrap_or(u32::MAX);
         let mut total = Cell::default();
         points.iter().for_each(|point| total.merge(&point.cell));
-        let told =
-            |Point { start, cell }| OfPoint { at: start, tally: Tally::new(&cell, step_minutes) };
+        let told = |Point { start, cell }| OfPoint { at: start, tally: Tally::new(&cell, step) };
         Self {
             minutes,
             step_seconds: step.as_secs(),
-            total: Tally::new(&total, minutes),
+            total: Tally::new(&total, observed(read, minutes)),
             points: points.into_iter().map(told).collect(),
         }
     }
 }
 
 impl Tally {
-    fn new(cell: &Cell, minutes: u32) -> Self {
+    /// The counts of a stretch of time that was observed for so long.
+    fn new(cell: &Cell, observed: Duration) -> Self {
+        let minutes = observed.as_secs_f64() / 60.0;
         Self {
             submitted: cell.submitted,
             completed: cell.completed,
@@ -170,7 +175,7 @@ impl Tally {
             retried: cell.retried,
             dead_letter: cell.dead,
             cancelled: cell.cancelled,
-            completed_per_minute: rounded(cell.completed as f64 / f64::from(minutes.max(1))),
+            completed_per_minute: rounded(cell.completed as f64 / minutes.max(1.0)),
             wait: Spread::new(&cell.wait),
             run_time: Spread::new(&cell.run),
         }
@@ -189,8 +194,13 @@ pub(crate) fn rounded(rate: f64) -> f64 {
     (rate * 1_000.0).round() / 1_000.0
 }
 
-fn length(minutes: u32) -> std::time::Duration {
-    std::time::Duration::from_secs(60 * u64::from(minutes))
+fn length(minutes: u32) -> Duration {
+    Duration::from_secs(60 * u64::from(minutes))
+}
+
+/// How much of the last minutes was observed: a rate of a server that has just started is not that of an hour.
+fn observed(read: &Read, minutes: u32) -> Duration {
+    length(minutes).min(read.now.since(read.observed_since))
 }
 
 /// Those with the most tasks and runs first.
