@@ -1,10 +1,12 @@
 //! Time: an instant of the store's clock, a delay that the store turns into one, and the clocks
 //! that stores without a server read.
 
+mod conversions;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -15,6 +17,12 @@ use crate::error::{Error, Result};
 pub struct Timestamp(i64);
 
 impl Timestamp {
+    /// The present instant by this machine's clock. Stores go by their own: use a delay where a task is to run later,
+    /// and `Context::now` in a handler.
+    pub fn now() -> Self {
+        SystemClock.now()
+    }
+
     /// The latest instant that can be written everywhere, two days before the year 10000; later ones are cut to it.
     pub const MAX: Self = Self(253_402_128_000_000);
 
@@ -70,13 +78,14 @@ impl FromStr for Timestamp {
         if !has_usual_offset(text) {
             return Err(Error::invalid(format!("not a time: {text:?} (offsets end at 23:59)")));
         }
-        // A fraction of a millisecond rounds up: a task must never run before the time asked for.
-        let millis = instant.as_nanosecond().div_euclid(1_000_000)
-            + i128::from(instant.as_nanosecond().rem_euclid(1_000_000) != 0);
-        i64::try_from(millis)
-            .map(Self)
-            .map_err(|_| Error::invalid(format!("time out of range: {text}")))
+        Ok(from_nanos(instant.as_nanosecond()))
     }
+}
+
+/// The timestamp of a number of nanoseconds since the Unix epoch; cut at the ends of its range.
+fn from_nanos(nanos: i128) -> Timestamp {
+    let millis = nanos.div_euclid(1_000_000) + i128::from(nanos.rem_euclid(1_000_000) != 0);
+    Timestamp(millis.clamp(i64::MIN.into(), Timestamp::MAX.0.into()) as i64)
 }
 
 /// True for a day and an hour that are fine but for the end of all time, which is days before the year 10000.
@@ -140,8 +149,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(Timestamp::MAX.0))
+        SystemTime::now().into()
     }
 }
 

@@ -14,6 +14,7 @@ pub mod duration;
 pub mod error;
 pub mod event;
 pub mod history;
+pub mod json;
 pub mod limits;
 pub mod metric;
 pub mod name;

@@ -373,6 +373,17 @@ impl Progress {
     }
 }
 
+impl TaskRecord {
+    /// How far the task has come: what its run last reported, and all of it once the task is completed.
+    pub fn progress(&self) -> Option<Progress> {
+        let progress = self.progress.clone()?;
+        match (self.state, self.finished_at) {
+            (State::Completed, Some(at)) => Some(Progress { fraction: 1.0, at, ..progress }),
+            _ => Some(progress),
+        }
+    }
+}
+
 /// Everything a store keeps of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskRecord {

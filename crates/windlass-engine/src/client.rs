@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use windlass_core::config::Config;
 use windlass_core::dice::Dice;
+use windlass_core::json::is_same_json;
 use windlass_core::store::{
     Action, ChangeParams, Changed, GetParams, Inserted, Parts, Reservation, Target,
 };
@@ -20,8 +21,10 @@ use crate::batcher::Batcher;
 use crate::handle::Handle;
 use crate::live::{EventFilter, Listener, Live};
 use crate::metrics::{Metrics, Watched};
+use crate::queue_handle::QueueHandle;
 use crate::statistics::Statistics;
 use crate::task::{Configure, Options, Task, encode};
+use crate::task_query::TaskQuery;
 use crate::trace;
 use crate::worker::WorkerBuilder;
 
@@ -178,7 +181,25 @@ impl Client {
             let answer = answers.into_iter().next();
             told = answer.ok_or_else(|| Error::internal("an insert without an answer"))?;
         }
+        if let Inserted::Existing { id, is_same_request: false } = &told
+            && self.is_same_request(&task, id).await?
+        {
+            told = Inserted::Existing { id: id.clone(), is_same_request: true };
+        }
         Ok((task, told))
+    }
+
+    /// Compares a task with the first one under its idempotency key. Stores compare payloads byte by byte, but a client
+    /// that writes the same JSON in another way means the same request.
+    async fn is_same_request(&self, task: &NewTask, first: &TaskId) -> Result<bool> {
+        let parts = Parts { payload: true, ..Parts::NONE };
+        let params = GetParams { ids: vec![first.clone()], parts };
+        let first = self.inner.watched.get(params).await?.pop().flatten();
+        Ok(first.is_some_and(|first| {
+            first.kind == task.kind
+                && first.queue == task.queue
+                && is_same_json(&first.payload, &task.payload)
+        }))
     }
 
     /// Submits a task of any kind by name; for callers that have no type for it.
@@ -236,6 +257,16 @@ impl Client {
     /// Removes a task that does not run.
     pub async fn delete(&self, id: &TaskId) -> Result<Changed> {
         self.change(id, Action::Delete).await
+    }
+
+    /// A queue, to pause, resume or purge it.
+    pub fn queue(&self, name: &str) -> QueueHandle {
+        QueueHandle::new(self.clone(), name)
+    }
+
+    /// All tasks, to be narrowed down and then read or changed.
+    pub fn tasks(&self) -> TaskQuery {
+        TaskQuery::new(self.clone())
     }
 
     /// The store behind this client, as it was given.
@@ -427,5 +458,20 @@ mod tests {
         let first = &answers[1].0.id;
         assert!(matches!(&answers[3].1, Inserted::Conflict { holder } if holder == first));
         assert!(matches!(&answers[4].1, Inserted::Existing { id, .. } if id == first));
+    }
+
+    #[tokio::test]
+    async fn same_json_in_another_form_is_the_same_request() {
+        let client = Client::new(fleet::memory());
+        let submit = |payload: &'static str, queue: &'static str| {
+            let options = Options::new().idempotency_key("once").queue(queue);
+            client.enqueue_raw("do", Bytes::from_static(payload.as_bytes()), options)
+        };
+        let (first, _) = submit(r#"{"a":1,"b":2}"#, "mail").await.unwrap();
+        assert_eq!(submit(r#"{ "b": 2, "a": 1 }"#, "mail").await.unwrap(), (first, false));
+        for (payload, queue) in [(r#"{"a":1,"b":3}"#, "mail"), (r#"{ "b": 2, "a": 1 }"#, "bulk")] {
+            let error = submit(payload, queue).await.unwrap_err();
+            assert_eq!(error.reason(), Reason::IdempotencyMismatch, "{payload} {queue}");
+        }
     }
 }

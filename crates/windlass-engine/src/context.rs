@@ -1,5 +1,6 @@
 //! What a handler knows of its run.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -11,11 +12,13 @@ use windlass_core::dice::Dice;
 use windlass_core::limits::check_size;
 use windlass_core::state::finish;
 use windlass_core::{
-    Claimed, Ending, Epoch, Kind, QueueName, Result, TaskId, Transition, WorkerId,
+    Claimed, Ending, Epoch, Kind, Priority, QueueName, Result, Tag, TaskId, Timestamp, Transition,
+    WorkerId,
 };
 
 use crate::client::Client;
 use crate::leases::Controls;
+use crate::link::Link;
 use crate::task::encode_result;
 use crate::trace;
 
@@ -34,7 +37,7 @@ struct Inner {
     task: Claimed,
     started: Instant,
     controls: Arc<Controls>,
-    client: Client,
+    link: Arc<Link>,
     /// Who delays the report of the run's end; nobody, for most runs.
     holds: OnceLock<TaskTracker>,
 }
@@ -53,10 +56,10 @@ impl RunHold {
 }
 
 impl RunContext {
-    pub(crate) fn new(task: &Claimed, controls: Arc<Controls>, client: Client) -> Self {
+    pub(crate) fn new(task: &Claimed, controls: Arc<Controls>, link: Arc<Link>) -> Self {
         let task = Claimed { payload: Bytes::new(), ..task.clone() };
         let (started, holds) = (Instant::now(), OnceLock::new());
-        Self(Arc::new(Inner { task, started, controls, client, holds }))
+        Self(Arc::new(Inner { task, started, controls, link, holds }))
     }
 
     /// Ends when nobody delays the report of the run's end.
@@ -94,8 +97,14 @@ impl<S> Context<S> {
         &self.run.0.controls.worker
     }
 
-    /// Differs from run to run; for outside systems that take an idempotency key per attempt.
-    pub fn idempotency_token(&self) -> String {
+    /// The same for every run of this task: the key to hand to a payment provider, which then charges once however
+    /// often the task runs. It is the task's id.
+    pub fn idempotency_key(&self) -> &str {
+        self.run.0.task.id.as_str()
+    }
+
+    /// Names this run, and no other run of this task: `task_id:epoch`. A retry has another token.
+    pub fn run_token(&self) -> String {
         format!("{}:{}", self.run.0.task.id, self.run.0.task.epoch)
     }
 
@@ -109,14 +118,55 @@ impl<S> Context<S> {
         &self.run.0.task.queue
     }
 
+    /// The priority of the task in its queue.
+    pub fn priority(&self) -> Priority {
+        self.run.0.task.priority
+    }
+
     /// The number of this run against the retry budget, from 1.
     pub fn attempt(&self) -> u32 {
         self.run.0.task.attempts
     }
 
+    /// How many runs after the first a failing task may have.
+    pub fn max_retries(&self) -> u32 {
+        self.run.0.task.spec.max_retries
+    }
+
+    /// True when the task is dead if this run fails.
+    pub fn is_last_attempt(&self) -> bool {
+        self.attempt() > self.max_retries()
+    }
+
     /// How many runs of this task were lost with their worker.
     pub fn crashes(&self) -> u32 {
         self.run.0.task.crashes
+    }
+
+    /// The tags that the submitter gave the task.
+    pub fn tags(&self) -> &[Tag] {
+        &self.run.0.task.spec.extras.tags
+    }
+
+    /// The notes that the submitter gave the task.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.run.0.task.spec.extras.metadata
+    }
+
+    /// When the task was submitted.
+    pub fn created_at(&self) -> Timestamp {
+        self.run.0.task.created_at
+    }
+
+    /// The instant at which the run is stopped whatever its timeout, if the submitter set one.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.run.0.task.spec.extras.deadline
+    }
+
+    /// The present instant by the store's clock, which deadlines and schedules go by. In a test it is the clock of
+    /// the harness.
+    pub fn now(&self) -> Timestamp {
+        self.run.0.link.clock.now()
     }
 
     /// The W3C trace context to hand on to whatever the handler calls: that of its span where OpenTelemetry knows it
@@ -127,12 +177,14 @@ impl<S> Context<S> {
 
     /// A client of the same store, to submit more tasks.
     pub fn client(&self) -> &Client {
-        &self.run.0.client
+        &self.run.0.link.client
     }
 
-    /// Tells how far the run has come, from 0 to 1; sent with the next heartbeat.
+    /// Reports how far the run has come, from 0 to 1. The worker sends the last report of each run once a second; a
+    /// task that completes has come to 1.
     pub async fn progress(&self, fraction: f64, note: &str) {
         self.run.0.controls.set_progress(fraction, note);
+        self.run.0.link.early_heartbeat.notify_one();
     }
 
     /// Ends when the run should stop: it was cancelled, or its lease is lost.

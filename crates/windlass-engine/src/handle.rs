@@ -10,6 +10,7 @@ use windlass_core::{Error, ErrorKind, Result, State, TaskId, TaskRecord};
 
 use crate::client::Client;
 use crate::task::Task;
+use crate::task_failed::TaskFailed;
 
 /// How long one wait in the store lasts before it is begun anew.
 const WAIT_AT_MOST: Duration = Duration::from_secs(30);
@@ -49,8 +50,8 @@ impl<T: Task> Handle<T> {
         self.client.cancel(&self.id).await
     }
 
-    /// Waits until the task is finished and answers what its handler returned. A task that ended
-    /// dead or cancelled is an error of kind `Conflict`, one that is gone of kind `NotFound`.
+    /// Waits until the task is finished and returns what its handler returned. A task that ended dead or cancelled is
+    /// an error of kind `Conflict` whose source is a [`TaskFailed`]; one that is gone is an error of kind `NotFound`.
     ///
     /// A task whose retention is zero may be gone before the wait has begun: give one a retention whose
     /// output you want.
@@ -79,12 +80,7 @@ impl<T: Task> Handle<T> {
         let record = self.record().await?;
         match record.state {
             State::Completed => self.read(&record).map(Some),
-            State::DeadLetter | State::Cancelled => {
-                let (id, state) = (&self.id, record.state);
-                let why = record.history.last_error().unwrap_or("no error was given");
-                let text = format!("task {id} ended {state}: {why}");
-                Err(Error::new(ErrorKind::Conflict, text))
-            }
+            State::DeadLetter | State::Cancelled => Err(TaskFailed::new(&record).into_error()),
             State::Scheduled | State::Pending | State::Running | State::Retrying => Ok(None),
         }
     }

@@ -5,6 +5,7 @@
 //! the runtime nor a busy pool can cost the worker its leases.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,6 +17,8 @@ use crate::station::{Beaten, Station};
 
 /// The pause after a beat that failed.
 const PAUSE: Duration = Duration::from_millis(250);
+/// How often at most a heartbeat is sent early, for instance because of progress.
+const EARLY_HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// How often the wall clock is looked at: while a machine sleeps, its monotonic clock stands still.
 const WALL_LOOK: Duration = Duration::from_secs(1);
 
@@ -84,9 +87,16 @@ async fn beat_on(station: Arc<Station>, store: Arc<dyn Store>, stop: Cancellatio
             () = stop.cancelled() => {}
             () = tokio::time::sleep_until(next) => {}
             () = station.beat_now.notified() => {}
+            () = early_heartbeat_due(&station, began) => {}
             () = fenced(&station) => {}
         }
     }
+}
+
+/// Ends when there is something to report, but not before another heartbeat may be sent.
+async fn early_heartbeat_due(station: &Station, last: Instant) {
+    station.link.early_heartbeat.notified().await;
+    tokio::time::sleep_until(last + EARLY_HEARTBEAT_EVERY).await;
 }
 
 /// One beat; while its answer is awaited, the worker's own deadline is still kept.
@@ -174,6 +184,7 @@ fn card(station: &Station) -> WorkerCard {
         slots: u32::try_from(station.slots.total()).unwrap_or(u32::MAX),
         slots_used: u32::try_from(station.slots.taken()).unwrap_or(u32::MAX),
         doing: *station.order.borrow(),
+        is_leader: station.link.is_leader.load(Ordering::Relaxed),
     }
 }
 

@@ -67,6 +67,7 @@ async fn seek(link: &Link) -> Result<Sought> {
 /// Leads until the term is lost, in doubt, or the process stops.
 async fn lead(link: &Arc<Link>, term: Term, since: Instant, stop: &CancellationToken) {
     tracing::info!(%term, "leading");
+    link.note_leadership(true);
     let config = &link.config().upkeep;
     let duties = Duties::start(link, term);
     let mut good_until = since + config.leader_term;
@@ -99,6 +100,7 @@ async fn lead(link: &Arc<Link>, term: Term, since: Instant, stop: &CancellationT
     }
     duties.stop().await;
     tracing::info!(%term, "no longer leading");
+    link.note_leadership(false);
     if let Err(error) = link.store.lead(Bid::Resign { term }).await {
         tracing::warn!(error = error.chain(), "could not resign; the term will run out");
     }

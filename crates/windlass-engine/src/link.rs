@@ -2,7 +2,9 @@
 //! without one. What only a worker has is in `station.rs`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::Notify;
 use windlass_core::config::Config;
 use windlass_core::{Clock, Store, WorkerId};
 
@@ -18,6 +20,10 @@ pub(crate) struct Link {
     pub(crate) holder: WorkerId,
     pub(crate) client: Client,
     pub(crate) clock: StoreClock,
+    /// This process leads.
+    pub(crate) is_leader: AtomicBool,
+    /// There is something to report that should not wait for the next heartbeat.
+    pub(crate) early_heartbeat: Notify,
 }
 
 impl Link {
@@ -29,7 +35,14 @@ impl Link {
             holder,
             client,
             clock: StoreClock::new(wall),
+            is_leader: AtomicBool::new(false),
+            early_heartbeat: Notify::new(),
         })
+    }
+
+    /// Notes whether this process leads; its worker reports it with the next heartbeat.
+    pub(crate) fn note_leadership(&self, is_leader: bool) {
+        self.is_leader.store(is_leader, Ordering::Relaxed);
     }
 
     pub(crate) fn config(&self) -> &Config {

@@ -54,7 +54,7 @@ async fn work_on(
     if deadline.is_some_and(|deadline| deadline <= now) {
         return Ending::DeadlinePassed { has_started: false };
     }
-    let cx = RunContext::new(task, Arc::clone(controls), station.client.clone());
+    let cx = RunContext::new(task, Arc::clone(controls), Arc::clone(&station.link));
     let (slot, held) = (Arc::new(slot), cx.clone());
     let started = std::panic::catch_unwind(AssertUnwindSafe(|| {
         station.registry.start(task.kind.as_str(), task.payload.clone(), cx, Arc::clone(&slot))

@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 use windlass_core::retry::Backoff;
-use windlass_core::{ErrorKind, State};
+use windlass_core::{Clock, ErrorKind, Priority, State};
 use windlass_engine::{
-    Configure, Context, Failure, Options, Outcome, RawTask, Unknown, cancelled, discard,
-    retry_after, snooze,
+    Configure, Context, Failure, Options, Outcome, RawTask, TaskFailed, Unknown, cancelled,
+    discard, retry_after, snooze,
 };
 use windlass_testkit::Method;
 use windlass_testkit::fleet::{Do, Fleet, check_ended};
@@ -353,12 +353,55 @@ async fn a_wait_for_a_task_that_ended_otherwise_says_how() {
     let task = fleet.submit(1).await;
     let error = task.wait().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().ends_with("ended dead_letter: no"), "{error}");
+    assert!(error.chain().ends_with("has no result: it ended dead_letter: no"), "{error:?}");
+    let failed = TaskFailed::from_error(&error).unwrap();
+    assert_eq!((&failed.id, failed.state, failed.attempts), (task.id(), State::DeadLetter, 1));
+    assert_eq!(failed.error_text.as_deref(), Some("no"));
     worker.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_is_told_with_the_next_heartbeat() {
+async fn context_shows_what_the_submitter_settled() {
+    let fleet = Fleet::new();
+    let (report, mut reports) = tokio::sync::mpsc::unbounded_channel();
+    let clock = fleet.clock.clone();
+    let handle = move |_: Do, cx: Context<()>| {
+        let (report, now) = (report.clone(), clock.now());
+        async move {
+            assert_eq!((cx.priority(), cx.max_retries()), (Priority::High, 1));
+            assert_eq!(
+                (cx.tags()[0].as_str(), cx.metadata()["team"].as_str()),
+                ("red", "payments")
+            );
+            assert!(cx.created_at() <= cx.now() && cx.now() == now);
+            assert!(cx.deadline().is_some_and(|deadline| deadline > cx.now()));
+            let _ = report.send((
+                cx.is_last_attempt(),
+                cx.idempotency_key().to_owned(),
+                cx.run_token(),
+            ));
+            Outcome::<u64>::Err(retry_after(SECOND, "not yet"))
+        }
+    };
+    let worker = fleet.worker().handle(handle).start().await.unwrap();
+    let options = Options::new()
+        .priority(Priority::High)
+        .max_retries(1)
+        .tag("red")
+        .metadata("team", "payments")
+        .deadline(fleet.clock.now().after(SECOND * 600));
+    let task = fleet.submit_with(1, options).await;
+    check_ended(&fleet.ended(task.id()).await, State::DeadLetter, 2, 0);
+    let (first, second) = (reports.recv().await.unwrap(), reports.recv().await.unwrap());
+    assert_eq!((first.0, second.0), (false, true), "only the second is the last attempt");
+    assert_eq!(first.1, task.id().as_str());
+    assert_eq!(first.1, second.1, "the key is the same for every run");
+    assert_ne!(first.2, second.2, "the token is not");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_shows_within_a_second_and_is_whole_at_the_end() {
     let fleet = Fleet::new();
     let handle = |_: Do, cx: Context<()>| async move {
         cx.progress(0.5, "half way").await;
@@ -367,10 +410,12 @@ async fn progress_is_told_with_the_next_heartbeat() {
     };
     let worker = fleet.worker().handle(handle).start().await.unwrap();
     let task = fleet.submit(1).await;
-    tokio::time::sleep(SECOND * 6).await;
-    let progress = fleet.record(task.id()).await.progress.unwrap();
+    tokio::time::sleep(SECOND + SECOND / 10).await;
+    let progress = fleet.record(task.id()).await.progress().unwrap();
     assert_eq!((progress.fraction, progress.note.as_str()), (0.5, "half way"));
     task.wait().await.unwrap();
+    let progress = fleet.record(task.id()).await.progress().unwrap();
+    assert_eq!((progress.fraction, progress.note.as_str()), (1.0, "half way"));
     worker.stop().await.unwrap();
 }
 

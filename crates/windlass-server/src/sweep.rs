@@ -10,6 +10,7 @@ use windlass_core::store::{
     Action, ChangeParams, ChangeReply, Changed, Filter, GetParams, ListParams, Parts, Target,
 };
 use windlass_core::{State, Store, TaskId};
+use windlass_engine::MatchingChange;
 
 use crate::access::Caller;
 use crate::app::Shared;
@@ -19,12 +20,8 @@ use crate::wire::words::StateWord;
 
 /// How long one request goes on; the caller comes back for the rest.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// Fewest and most tasks that one call of the store changes.
-const PIECE_MIN: usize = 500;
-const PIECE_MAX: usize = 5_000;
-/// Pieces grow while a call takes less than half of this, and shrink when it takes longer: other callers of the store
-/// wait behind a piece.
-const PIECE_TIME: Duration = Duration::from_millis(50);
+/// Most tasks that one call of the store lists.
+const PAGE_MAX: usize = 500;
 /// Most tasks that are looked at to count them.
 pub(crate) const COUNT_MAX: u64 = 10_000;
 
@@ -94,41 +91,19 @@ impl Sweep {
     /// Changes what matches until all is done or the time is over, and notes it.
     pub(crate) async fn run(self, shared: &Shared, caller: &Caller) -> Outcome<Swept> {
         caller.check_filter(&self.filter)?;
-        let (action, subject) = (self.action, Some(self.filter.to_string()));
-        let swept = self.change(&**shared.store(), &caller.name()).await?;
+        let Self { action, filter, cursor } = self;
+        let (subject, by) = (Some(filter.to_string()), Some(caller.name()));
+        let change = MatchingChange { action, filter, by, cursor };
+        let reply = change.run(&**shared.store(), Some(Instant::now() + TIME_MAX)).await?;
+        let swept = Swept {
+            changed: reply.changed_count,
+            requested: reply.requested_count,
+            next_cursor: reply.next_cursor,
+            ..Swept::default()
+        };
         let deed = Deed { subject, count: swept.changed, ..Deed::default() };
         audit::note_change(shared, caller, action, deed).await;
         Ok(swept)
-    }
-
-    async fn change(self, store: &dyn Store, by: &str) -> Outcome<Swept> {
-        let Self { action, filter, mut cursor } = self;
-        let end = Instant::now() + TIME_MAX;
-        let mut swept = Swept::default();
-        let mut piece = PIECE_MIN;
-        loop {
-            let target = Target::Matching { filter: filter.clone(), limit: piece, cursor };
-            let (only_in, by) = (Vec::new(), Some(by.to_owned()));
-            let params = ChangeParams { target, action, only_in, by };
-            let began = Instant::now();
-            let reply = match store.change(params).await {
-                Ok(reply) => reply,
-                // What is done is done, and the caller must hear of it: it goes on from here.
-                Err(error) if error.is_unavailable() && swept.next_cursor.is_some() => {
-                    tracing::warn!(error = error.chain(), "a change of many tasks is cut short");
-                    return Ok(swept);
-                }
-                Err(error) => return Err(error.into()),
-            };
-            piece = next_piece(piece, began.elapsed());
-            swept.changed += reply.changed_count;
-            swept.requested += reply.requested_count;
-            swept.next_cursor = reply.next_cursor;
-            cursor = swept.next_cursor.clone();
-            if cursor.is_none() || Instant::now() >= end {
-                return Ok(swept);
-            }
-        }
     }
 
     /// Counts what would be changed.
@@ -146,16 +121,6 @@ impl Sweep {
         }
         Ok(swept)
     }
-}
-
-/// The size of the next piece, after one of this size took so long.
-fn next_piece(size: usize, took: Duration) -> usize {
-    let next = match took {
-        quick if quick < PIECE_TIME / 2 => size * 2,
-        slow if slow > PIECE_TIME => size / 2,
-        _ => size,
-    };
-    next.clamp(PIECE_MIN, PIECE_MAX)
 }
 
 /// Changes tasks that are named.
@@ -224,7 +189,7 @@ pub(crate) async fn walk(
     let end = Instant::now() + TIME_MAX;
     let (mut cursor, mut seen) = (None, 0);
     loop {
-        let params = ListParams { filter: filter.clone(), limit: PIECE_MIN, cursor };
+        let params = ListParams { filter: filter.clone(), limit: PAGE_MAX, cursor };
         let page = store.list(params).await?;
         for task in &page.tasks {
             if seen == COUNT_MAX {
@@ -256,19 +221,4 @@ fn verdict(action: Action, state: State) -> &'static str {
         Action::Delete => state::delete(state),
     };
     if is_done { "done" } else { "state-conflict" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_grow_while_they_are_quick_and_shrink_when_slow() {
-        let ms = Duration::from_millis;
-        assert_eq!(next_piece(500, ms(4)), 1_000);
-        assert_eq!(next_piece(4_000, ms(4)), PIECE_MAX);
-        assert_eq!(next_piece(4_000, ms(40)), 4_000);
-        assert_eq!(next_piece(4_000, ms(90)), 2_000);
-        assert_eq!(next_piece(PIECE_MIN, ms(9_000)), PIECE_MIN);
-    }
 }

@@ -163,10 +163,36 @@ impl Place {
                 let options = crate::redis::RedisOptions::of_url(url)?;
                 Ok(Self::Asynq(Box::new(options)))
             }
-            // The rest of the URL may hold a password: it is never repeated.
-            other => Err(Error::invalid(format!("no store for URLs that begin with {other:?}"))),
+            other => Err(no_store(other)),
         }
     }
+}
+
+/// The error for a scheme that this build has no store for. It repeats nothing else of the URL, which may hold a
+/// password.
+fn no_store(scheme: &str) -> Error {
+    let feature = match scheme {
+        "sqlite" => "sqlite",
+        "postgres" | "postgresql" => "postgres",
+        redis if redis == "redis" || redis == "rediss" => "redis",
+        redis if redis.starts_with("redis+") || redis.starts_with("rediss+") => "redis",
+        _ => {
+            let text = format!(
+                "no store for URLs that begin with {scheme:?}: use sqlite:, postgres://, redis://, redis+cluster:// \
+                 or redis+asynq://"
+            );
+            return Error::invalid(text);
+        }
+    };
+    if cfg!(feature = "redis") && feature == "redis" {
+        return Error::invalid(format!(
+            "no store for URLs that begin with {scheme:?}: use redis://, redis+cluster:// or redis+asynq://, \
+             or rediss… for TLS"
+        ));
+    }
+    Error::unsupported(format!(
+        "windlass was built without the feature {feature:?}: add features = [{feature:?}] to windlass in Cargo.toml"
+    ))
 }
 
 #[cfg(feature = "sqlite")]

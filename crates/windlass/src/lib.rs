@@ -50,9 +50,10 @@ pub use windlass_core::{
     Claimed, Ending, Error, ErrorKind, Priority, Result, State, TaskId, TaskRecord, Timestamp,
 };
 pub use windlass_engine::{
-    Client, Configure, Context, Enqueue, EventFilter, Failure, Figures, Handle, Handler, Health,
-    Inline, Listener, Metrics, Options, Outcome, RawTask, RunHold, Task, Told, Unknown, Upkeep,
-    UpkeepBuilder, Worker, WorkerBuilder, cancelled, discard, retry_after, snooze,
+    ChangeCounts, Client, Configure, Context, Enqueue, EventFilter, Failure, Figures, Handle,
+    Handler, Health, Inline, Listener, Metrics, Options, Outcome, QueueHandle, RawTask, RunHold,
+    Task, TaskFailed, TaskQuery, Told, Unknown, Upkeep, UpkeepBuilder, Worker, WorkerBuilder,
+    cancelled, discard, retry_after, snooze,
 };
 /// Traces for OpenTelemetry: who makes ids of spans, and contexts to hand on. See `docs/tracing.md`.
 #[cfg(feature = "otel")]

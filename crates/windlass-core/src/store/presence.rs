@@ -39,6 +39,14 @@ pub struct WorkerCard {
     pub slots_used: u32,
     /// What it does at present.
     pub doing: RunOrder,
+    /// Its process leads: it does the upkeep for all.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_leader: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What a queue or worker is told to do, or does.

@@ -52,7 +52,7 @@ pub(crate) struct Task<'a> {
     #[schemars(with = "Option<EpochWord>")]
     epoch: Option<Epoch>,
     #[schemars(with = "Option<ProgressForm>")]
-    progress: Option<&'a Progress>,
+    progress: Option<Progress>,
     #[schemars(with = "Time")]
     created_at: Timestamp,
     #[schemars(with = "Time")]
@@ -145,7 +145,7 @@ impl<'a> Task<'a> {
             error: record.history.last_error(),
             worker_id: record.worker.as_ref(),
             epoch: record.epoch,
-            progress: record.progress.as_ref(),
+            progress: record.progress(),
             created_at: record.created_at,
             updated_at: record.updated_at,
             run_at: record.run_at,

@@ -21,6 +21,8 @@ pub(crate) struct Worker<'a> {
     queues: &'a [QueueName],
     slots: u32,
     slots_used: u32,
+    /// Its process does the upkeep for all, by its own account.
+    leader: bool,
     /// Tasks that it holds by the store's account.
     running: u64,
     /// What it does: `run`, `pause`, `drain` or `gone`.
@@ -49,6 +51,7 @@ impl<'a> Worker<'a> {
             queues: &card.queues,
             slots: card.slots,
             slots_used: record.slots_used(),
+            leader: card.is_leader && !record.is_gone,
             running: record.running_count,
             state: state(record),
             order: record.order,

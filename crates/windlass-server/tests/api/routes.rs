@@ -328,6 +328,7 @@ async fn workers_are_shown_with_what_they_run() {
         ("slots_used", json!(1)),
         ("running", json!(1)),
         ("state", json!("run")),
+        ("leader", json!(false)),
         ("tasks_capped", json!(false)),
     ] {
         assert_eq!(worker[field], value, "{field}");

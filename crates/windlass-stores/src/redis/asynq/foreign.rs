@@ -123,6 +123,7 @@ fn record(info: ServerInfo, until: Timestamp) -> WorkerRecord {
             "stopped" | "closed" => RunOrder::Drain,
             _ => RunOrder::Run,
         },
+        is_leader: false,
     };
     let started = info.start_time.map_or(0, |at| at.seconds.saturating_mul(1_000));
     WorkerRecord {
