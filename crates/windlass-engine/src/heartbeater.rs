@@ -174,6 +174,7 @@ fn card(station: &Station) -> WorkerCard {
         slots: u32::try_from(station.slots.total()).unwrap_or(u32::MAX),
         slots_used: u32::try_from(station.slots.taken()).unwrap_or(u32::MAX),
         doing: *station.order.borrow(),
+        kinds: station.kinds.clone(),
     }
 }
 

@@ -123,6 +123,8 @@ fn record(info: ServerInfo, until: Timestamp) -> WorkerRecord {
             "stopped" | "closed" => RunOrder::Drain,
             _ => RunOrder::Run,
         },
+        // A Go server does not say what its mux handles.
+        kinds: None,
     };
     let started = info.start_time.map_or(0, |at| at.seconds.saturating_mul(1_000));
     WorkerRecord {
