@@ -46,7 +46,8 @@ async fn each_worker_gets_its_own_types_and_no_task_notices() {
     let (a, b) = (registered(&api, &["a"]).await, registered(&api, &["b"]).await);
     let mut ids = Vec::new();
     for number in 0..60 {
-        ids.push(api.submit(&json!({ "type": ["a", "b"][number % 2] }).to_string()).await);
+        let kind = if number % 2 == 0 { "a" } else { "b" };
+        ids.push(api.submit(&json!({ "type": kind }).to_string()).await);
     }
     tokio::join!(work(&api, &a, "a", 30), work(&api, &b, "b", 30));
     for id in ids {
