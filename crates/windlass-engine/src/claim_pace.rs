@@ -1,18 +1,18 @@
 //! How a worker claims from queues that also hold tasks of kinds that it does not handle. Pure.
 //!
-//! A store gives out the tasks of a queue in their order, whatever their kind. A worker releases the foreign ones for
-//! those who handle them, where they stood. So it would meet them again at once, ahead of the workers that they are for:
+//! A store returns the tasks of a queue in order, regardless of their kind. A worker releases foreign tasks to their old
+//! positions. Without a pause its next claim would take the same tasks again, before the workers that handle them:
 //!
 //! ```text
 //! queue: B B A B A …        this worker handles A
 //! claim 5                   runs A A, releases B B B; the queue is closed for 10 ms
-//! opens: claim room + 3     looks past the three; finds only B: closed for 20 ms, then 40 ms
-//! opens: claim …            finds no B for 2 s: the queue is as any other
+//! opens: claim room + 3     skips the three; finds only B: closed for 20 ms, then 40 ms
+//! opens: claim …            finds no B for 2 s: the queue is no longer paced
 //! ```
 //!
-//! The pauses are in proportion to what was released, so that a worker without tasks in a long queue costs the
-//! others little: some 250 released tasks per second at most, and 25 claims per second. Rejected: claims of one task
-//! while only foreign ones are found. Own tasks would wait until others have worked off all that stands before them.
+//! The pauses grow with the number of released tasks. A worker without tasks in a long queue therefore releases about 250
+//! tasks per second at most, with 25 claims per second. Rejected: claims of one task while the worker finds only foreign
+//! tasks. Its own tasks would wait until other workers have run every task before them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,53 +24,53 @@ use windlass_core::{Claimed, QueueName};
 
 use crate::quotas::Queues;
 
-/// The shortest pauses: after a claim that also brought tasks of the worker's own kinds, and after one that did not.
+/// The shortest pauses: after a claim with own and foreign tasks, and after a claim with foreign tasks only.
 const MIXED_PAUSE_MIN: Duration = Duration::from_millis(10);
 const FOREIGN_PAUSE_MIN: Duration = Duration::from_millis(20);
-/// The longest pauses while few tasks are released. What a queue has for this worker starts after that at the latest.
+/// The longest pauses while few tasks are released. They bound the start delay of the worker's own tasks.
 const MIXED_PAUSE_MAX: Duration = Duration::from_millis(250);
 const FOREIGN_PAUSE_MAX: Duration = Duration::from_millis(40);
-/// The pause that each released task is worth while nothing else is found; a sixteenth of it otherwise.
+/// The pause per released task while the worker finds only foreign tasks; a sixteenth of it otherwise.
 const PAUSE_PER_TASK: Duration = Duration::from_millis(4);
 const MIXED_DIVISOR: u32 = 16;
-/// How many bytes of payloads are worth a second.
+/// Bytes of released payloads per second of pause.
 const BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
 /// The longest pause of all.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
-/// Most tasks that a claim looks past.
+/// Most foreign tasks that a claim skips.
 const SKIP_MAX: usize = 1_000;
-/// A queue without foreign tasks for so long is claimed from as any other.
+/// After this time without a foreign task the queue is no longer paced.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 
-/// The queues in which a worker has met tasks of foreign kinds lately. Empty for most workers.
+/// The queues in which a worker has recently claimed tasks of foreign kinds. Empty for most workers.
 #[derive(Debug, Default)]
 pub struct ClaimPaces(HashMap<QueueName, Pace>);
 
 #[derive(Debug)]
 struct Pace {
-    /// How many tasks at the head of the queue are foreign.
+    /// How many foreign tasks the next claim skips.
     skip: usize,
     pause: Duration,
-    /// Without another foreign task until then the queue is as any other.
+    /// The queue is no longer paced after this instant, unless the worker claims another foreign task.
     forget_at: Instant,
     /// No claim from the queue before.
     opens_at: Instant,
-    /// The worker has heard that the queue is open.
+    /// The processor has been woken since the queue opened.
     is_announced: bool,
 }
 
-/// What to claim next.
+/// The queues and the size of the next claim.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClaimTurn<'a> {
-    /// From which queues; from none at all when every queue is closed.
+    /// The queues to claim from; empty while every queue is closed.
     pub queues: Cow<'a, Queues>,
-    /// How many tasks, with those that the claim looks past.
+    /// The number of tasks, including the foreign ones that the claim skips.
     pub limit: usize,
-    /// It goes past foreign tasks: other queues, which are open too, have to be asked after it.
+    /// The claim skips foreign tasks of one queue. Other queues are open too: claim from them next.
     pub is_alone: bool,
 }
 
-/// What a claim has brought from one queue.
+/// The tasks of one queue in a claim.
 #[derive(Debug, Clone, Copy, Default)]
 struct Found {
     own: usize,
@@ -79,8 +79,8 @@ struct Found {
 }
 
 impl ClaimPaces {
-    /// The queues of the next claim for so many free slots. A queue with foreign tasks at its head goes alone, since its
-    /// claim looks past them.
+    /// Plans the next claim for `limit` free slots. A queue with foreign tasks at its head gets a claim of its own, which
+    /// skips them.
     pub fn turn<'a>(
         &mut self,
         queues: Cow<'a, Queues>,
@@ -109,7 +109,7 @@ impl ClaimPaces {
         ClaimTurn { queues: Cow::Owned(open), limit, is_alone: false }
     }
 
-    /// Parts what a claim has brought into tasks that the worker handles and foreign ones, and learns from it.
+    /// Splits claimed tasks into own and foreign ones, and adjusts the pace of their queues.
     pub fn part(
         &mut self,
         tasks: Vec<Claimed>,
@@ -138,18 +138,18 @@ impl ClaimPaces {
         (own, foreign)
     }
 
-    /// True while claims from this queue are paced. Nobody has to wait for its wake-ups: its turn comes.
+    /// True while claims from this queue are paced. The worker then polls the queue instead of waiting for wake-ups.
     pub fn is_paced(&self, queue: &QueueName) -> bool {
         self.0.contains_key(queue)
     }
 
-    /// When the next queue opens that the worker has not heard of.
+    /// When the next queue opens that has not been announced.
     pub fn next_opening(&self) -> Option<Instant> {
         self.0.values().filter(|pace| !pace.is_announced).map(|pace| pace.opens_at).min()
     }
 
-    /// The worker hears of all queues that are open, and from now on waits again for those that have had no foreign task
-    /// for a while. Only here are they forgotten: a wait under way would not know of them.
+    /// Announces all open queues, and forgets queues without recent foreign tasks. The caller restarts its wait
+    /// afterwards: a wait in progress does not cover the forgotten queues.
     pub fn announce(&mut self, now: Instant) {
         self.0.retain(|_, pace| now < pace.forget_at);
         for pace in self.0.values_mut() {
@@ -174,7 +174,7 @@ impl ClaimPaces {
         });
         pace.skip = found.foreign.min(SKIP_MAX);
         pace.pause = pause_after(found, pace.pause);
-        // So that workers which have met do not meet again and again.
+        // Jitter: two workers in step would claim each other's tasks again and again.
         pace.close(now, pace.pause.mul_f64(0.75 + 0.5 * dice.unit()));
         pace.forget_at = pace.opens_at + FORGOTTEN_AFTER;
     }
@@ -193,7 +193,7 @@ impl Pace {
         self.opens_at <= now
     }
 
-    /// A claim is sent. Another may follow when this one brings only own tasks, and otherwise after the pause.
+    /// A claim is sent. The next one follows after the pause, or as soon as this one returned only own tasks.
     fn take(&mut self, now: Instant) -> usize {
         self.close(now, self.pause.clamp(FOREIGN_PAUSE_MIN, FOREIGN_PAUSE_MAX));
         std::mem::take(&mut self.skip)
@@ -205,7 +205,7 @@ impl Pace {
     }
 }
 
-/// The pause after a claim that has brought foreign tasks.
+/// The pause after a claim with foreign tasks.
 fn pause_after(found: Found, before: Duration) -> Duration {
     let tasks = PAUSE_PER_TASK * u32::try_from(found.foreign).unwrap_or(u32::MAX);
     let bytes = Duration::from_secs_f64(found.foreign_bytes as f64 / BYTES_PER_SECOND as f64);

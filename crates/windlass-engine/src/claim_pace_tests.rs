@@ -136,7 +136,7 @@ struct Sim {
     run_ms: u64,
     /// Until when its runs go on.
     running: Vec<u64>,
-    /// What the claim under way has brought: it starts or is released at that millisecond.
+    /// The tasks of the claim in progress, and the millisecond at which they start or are released.
     arriving: Option<(u64, Vec<(usize, Claimed)>)>,
     released: u64,
 }

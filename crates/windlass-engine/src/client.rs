@@ -133,7 +133,7 @@ impl Client {
         self.inner.live.all_told().await;
     }
 
-    /// How claimed tasks end, in their order, that the worker which claimed them does not handle.
+    /// How claimed tasks end that their worker does not handle, in the given order.
     #[doc(hidden)]
     pub async fn foreign_endings(&self, tasks: &[&Claimed]) -> Vec<Ending> {
         foreign::endings(self, tasks).await
@@ -275,8 +275,8 @@ impl Client {
         &self.inner.watched
     }
 
-    /// The same for a worker that handles these kinds: what it claims of others and releases again is neither counted nor
-    /// told.
+    /// The same for a worker that handles these kinds. Foreign tasks that it claims and releases are neither counted nor
+    /// published as events.
     #[doc(hidden)]
     pub fn watched_for(&self, kinds: Option<&HandledKinds>) -> Arc<dyn Store> {
         let Inner { store, watched, metrics, live, .. } = &*self.inner;

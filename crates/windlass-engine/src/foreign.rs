@@ -1,4 +1,4 @@
-//! Claimed tasks of kinds that this worker does not handle: what becomes of them, before they take a slot.
+//! Claimed tasks of kinds that this worker does not handle: how they end, before they take a slot.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::client::Client;
 use crate::intake::Waiting;
 use crate::station::{Station, Unknown};
 
-/// How long a task waits that nobody handles: as long as it has waited already, within bounds.
+/// How long a task that nobody handles is snoozed: as long as it has waited already, within bounds.
 pub(crate) const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long after a worker first met it a task that nobody handles fails instead.
 const UNHANDLED_MAX: Duration = Duration::from_secs(600);
 
-/// What claims have brought of them.
+/// The foreign tasks of claims, until the processor ends them.
 #[derive(Default)]
 pub(crate) struct ForeignTasks(Mutex<Vec<Waiting>>);
 
-/// What becomes of one.
-pub(crate) enum Verdict {
-    /// Its run is over before it has begun.
+/// How a foreign task is handled.
+pub(crate) enum ForeignOutcome {
+    /// The run ends before it has begun.
     Ends(Ending),
-    /// It takes a slot like any other, and fails there for want of a handler.
+    /// The task takes a slot, where the run fails because there is no handler.
     Runs,
 }
 
@@ -43,31 +43,34 @@ impl ForeignTasks {
     }
 }
 
-/// Decides what becomes of foreign tasks that a claim of this worker has brought.
-pub(crate) async fn judge(station: &Station, tasks: Vec<Waiting>) -> Vec<(Waiting, Verdict)> {
+/// Decides how foreign tasks of this worker's claims end.
+pub(crate) async fn judge(
+    station: &Station,
+    tasks: Vec<Waiting>,
+) -> Vec<(Waiting, ForeignOutcome)> {
     let claimed: Vec<_> = tasks.iter().map(|waiting| &waiting.task).collect();
     let endings = endings(&station.client, &claimed).await;
-    let verdict = |(waiting, ending): (Waiting, Ending)| {
+    let outcome = |(waiting, ending): (Waiting, Ending)| {
         let fails =
             ending != Ending::HandledElsewhere && station.settings.unknown == Unknown::Fails;
-        // A failure goes the way of all runs, past the hooks.
+        // A failure is a run, so that the worker's hooks see it.
         let runs = fails || matches!(ending, Ending::Failed { .. });
-        (waiting, if runs { Verdict::Runs } else { Verdict::Ends(ending) })
+        (waiting, if runs { ForeignOutcome::Runs } else { ForeignOutcome::Ends(ending) })
     };
-    tasks.into_iter().zip(endings).map(verdict).collect()
+    tasks.into_iter().zip(endings).map(outcome).collect()
 }
 
-/// How tasks end that their worker does not handle: released where another live worker handles them. Where none does,
-/// they wait for one, and fail ten minutes later.
+/// How foreign tasks end. Tasks that another live worker handles are released. The others wait for a handler, and fail
+/// after ten minutes.
 pub(crate) async fn endings(client: &Client, tasks: &[&Claimed]) -> Vec<Ending> {
     let (directory, mut endings) = (client.directory(), Vec::with_capacity(tasks.len()));
     let handled = match directory.are_handled(tasks).await {
         Ok(handled) => handled,
         Err(error) => {
             if directory.hush.allows("workers") {
-                tracing::warn!(error = error.chain(), "could not read who handles which types");
+                tracing::warn!(error = error.chain(), "could not read the list of workers");
             }
-            // Released, they are met again when the store answers.
+            // Released tasks are claimed and checked again once the store answers.
             vec![true; tasks.len()]
         }
     };
@@ -93,8 +96,8 @@ pub(crate) async fn endings(client: &Client, tasks: &[&Claimed]) -> Vec<Ending> 
     endings
 }
 
-/// How long each task has waited for somebody who handles it. However old it is: it may have been scheduled, or have
-/// waited behind others.
+/// How long each task has waited for a handler. Its age does not matter: it may have been scheduled, or have waited behind
+/// other tasks.
 async fn waited(client: &Client, tasks: &[&Claimed]) -> Vec<Duration> {
     if tasks.is_empty() {
         return Vec::new();

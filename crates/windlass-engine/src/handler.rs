@@ -77,7 +77,7 @@ pub(crate) struct Registry {
     default: Option<Erased>,
     /// Where tasks of each kind go by default.
     queues: Vec<(&'static str, String)>,
-    /// What is wrong with them.
+    /// The first contradiction among the handlers.
     fault: Option<String>,
     pub(crate) hooks: Hooks,
 }
@@ -158,7 +158,7 @@ impl Registry {
         self.insert(kind, raw(handler, state));
     }
 
-    /// The error of handlers that contradict each other, or of a kind that cannot be submitted.
+    /// Fails if handlers contradict each other or a kind is invalid.
     pub(crate) fn check(&self) -> Result<()> {
         self.fault.as_ref().map_or(Ok(()), |fault| Err(Error::invalid(fault.clone())))
     }
@@ -215,7 +215,7 @@ impl Registry {
         }
     }
 
-    /// The first fault is the one to tell.
+    /// Records a fault; the first one is reported.
     fn refuse(&mut self, fault: String) {
         self.fault.get_or_insert(fault);
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use windlass_core::store::{ClaimParams, IdlePoll, WaitParams, Wake};
 use windlass_core::{Claimed, Ending};
 
-use crate::foreign::{self, Verdict};
+use crate::foreign::{self, ForeignOutcome};
 use crate::intake::Waiting;
 use crate::run::run;
 use crate::station::{Asked, Station};
@@ -67,7 +67,7 @@ impl Processor {
                 () = over(&mut wake) => station.intake.refresh(),
                 () = over(&mut judging) => {}
                 () = opening(station) => {
-                    // The wait under way leaves paced queues out, and one of them may be as any other again.
+                    // The wait in progress leaves paced queues out; one of them may no longer be paced.
                     wake = None;
                     station.intake.refresh();
                 }
@@ -116,7 +116,7 @@ impl Processor {
         let station = &self.station;
         let served = Arc::clone(&station.queues.borrow());
         let mut queues: Vec<_> = served.weighted.iter().map(|(name, _)| name.clone()).collect();
-        // The turn of the others comes: for each of their tasks there is somebody else to wake up.
+        // Paced queues are polled: a wake-up for their tasks is meant for the workers that handle them.
         queues.retain(|queue| !station.paces.lock().is_paced(queue));
         if queues.is_empty() {
             return std::future::pending().await;
@@ -144,10 +144,10 @@ impl Processor {
     async fn end_foreign(&self) {
         let station = &self.station;
         let mut failing = Vec::new();
-        for (waiting, verdict) in foreign::judge(station, station.foreign.take()).await {
-            match verdict {
-                Verdict::Ends(ending) => self.end(waiting.task, ending, None),
-                Verdict::Runs => {
+        for (waiting, outcome) in foreign::judge(station, station.foreign.take()).await {
+            match outcome {
+                ForeignOutcome::Ends(ending) => self.end(waiting.task, ending, None),
+                ForeignOutcome::Runs => {
                     let (task, client) = (std::slice::from_ref(&waiting.task), &station.client);
                     client.metrics().claimed(task);
                     client.live().claimed(&waiting.controls.worker, task);
@@ -211,7 +211,7 @@ impl Processor {
     }
 }
 
-/// Ends when a queue may be claimed from again that was closed for its foreign tasks.
+/// Ends when a queue opens that was closed because of its foreign tasks.
 async fn opening(station: &Station) {
     let next = station.paces.lock().next_opening();
     match next {

@@ -51,8 +51,8 @@ pub(crate) struct Settings {
     pub(crate) has_own_thread: bool,
 }
 
-/// What becomes of a task whose kind no handler of this worker knows, and no other live worker that serves its queue.
-/// Where another one does, the task is always released for it at once.
+/// How a task ends whose kind neither this worker nor another live worker of its queue handles. A task that another
+/// worker handles is always released immediately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
     /// It fails, and is retried as after any failure.
@@ -66,7 +66,7 @@ pub(crate) struct Station {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     pub(crate) registry: Registry,
-    /// What its card says of that.
+    /// The kinds of the registry, as the worker's card lists them.
     pub(crate) kinds: Option<HandledKinds>,
     pub(crate) identity: Identity,
     pub(crate) leases: Leases,

@@ -177,8 +177,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
-    /// What becomes of tasks whose kind neither a handler of this worker knows nor another live worker that serves their
-    /// queue. Those that another worker handles are released for it at once, uncounted.
+    /// How tasks end whose kind neither this worker nor another live worker of their queue handles. Tasks that another
+    /// worker handles are released immediately, and no attempt counts.
     pub fn unknown(mut self, unknown: Unknown) -> Self {
         self.unknown = unknown;
         self

@@ -1,5 +1,5 @@
-//! Which kinds are handled by live workers, by the store's account. It is read only when a worker has met a task that
-//! it does not handle, and seldom; a client and its clones share what was read.
+//! Which kinds live workers handle, according to the store. A client and its clones read the list of workers only after
+//! a worker has claimed a task that it does not handle, about once a second, and share the result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use windlass_core::{Claimed, Kind, QueueName, Result, Store};
 
 use crate::hush::Hush;
 
-/// For how long a reading counts that shows a handler of every kind in question.
+/// How long a reading is valid that shows a handler for every kind asked for.
 const FRESH: Duration = Duration::from_secs(1);
-/// For how long one that does not: the handler may have come since.
+/// How long any other reading is valid: the handler may have started since.
 const FRESH_WITHOUT: Duration = Duration::from_millis(250);
-/// A reading counts for this many times as long as it took, where that is longer: fleets can be large.
+/// A reading is valid for at least this many times the duration of the read: fleets can be large.
 const REST_PER_READ: u32 = 20;
 
-/// Who handles what.
+/// The kinds of live workers.
 pub(crate) struct WorkerDirectory {
     store: Arc<dyn Store>,
     last: Mutex<Option<Reading>>,
-    /// For what is logged of it.
+    /// Limits its log lines.
     pub(crate) hush: Hush,
 }
 
@@ -38,9 +38,9 @@ impl WorkerDirectory {
         Self { store, last: Mutex::default(), hush: Hush::default() }
     }
 
-    /// Of each task, whether a live worker handles it.
+    /// Returns for each task whether a live worker of its queue handles it.
     pub(crate) async fn are_handled(&self, tasks: &[&Claimed]) -> Result<Vec<bool>> {
-        // Held while it is read: whoever asks meanwhile takes the same answer.
+        // The lock is held during the read, so that concurrent callers share one read.
         let mut last = self.last.lock().await;
         if let Some(reading) = &*last {
             let handled = reading.are_handled(tasks);

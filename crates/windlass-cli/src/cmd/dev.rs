@@ -41,7 +41,7 @@ pub(crate) struct Args {
     no_worker: bool,
 }
 
-/// What works beside the server.
+/// The worker beside the server, or upkeep alone.
 enum Companion {
     Worker(Worker),
     Upkeep(Upkeep),

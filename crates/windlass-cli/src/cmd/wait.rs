@@ -12,7 +12,7 @@ use crate::output::tell;
 
 /// Longest single wait that a server is asked for.
 const ROUND: Duration = Duration::from_secs(30);
-/// After so long without a start it is looked whether anybody is there to run the task.
+/// After this time without a start, the command checks whether a live worker can run the task.
 const UNSTARTED_MAX: Duration = Duration::from_secs(2);
 
 /// Waits until the task is finished, or for `at_most`; answers it as it is then.
@@ -44,7 +44,7 @@ pub(super) async fn until_finished(
     }
 }
 
-/// Why a task does not start, if that is because nobody is there who could run it.
+/// Why a task does not start, if no live worker can run it.
 async fn why_unstarted(caller: &Caller, task: &Value) -> Option<String> {
     let waits = match task["state"].as_str()? {
         "pending" => true,
@@ -52,12 +52,12 @@ async fn why_unstarted(caller: &Caller, task: &Value) -> Option<String> {
         "scheduled" => !task["error"].is_null(),
         _ => false,
     };
-    // Who may not see the workers waits without a hint.
+    // A caller without access to the list of workers gets no hint.
     let workers = caller.get("/api/v1/workers").await.ok().filter(|_| waits)?.value().ok()?;
     unserved(task["queue"].as_str()?, task["type"].as_str()?, workers["data"].as_array()?)
 }
 
-/// What is missing for tasks of this queue and type to run; nothing when a live worker takes them.
+/// The hint that no live worker runs tasks of this queue and type; nothing if one does.
 fn unserved(queue: &str, kind: &str, workers: &[Value]) -> Option<String> {
     let has = |list: &Value, name: &str| {
         list.as_array().is_some_and(|list| list.iter().any(|item| item == name))

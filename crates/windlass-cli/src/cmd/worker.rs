@@ -27,7 +27,7 @@ Examples:
 
 Built-in types: echo, noop (dummy), sleep {ms}, fail {message, times}, http.webhook (webhook) {url, method, headers,
 body, body_base64, secret}, and default, which tasks without a type have. Tasks of other types are left to other live
-workers of the queue; where none handles a type, its tasks wait, and say so.
+workers of the queue. If no live worker handles a type, its tasks wait, and their error says so.
 
 A command gets the payload on its standard input and WINDLASS_TASK_ID, WINDLASS_EPOCH,
 WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment, and TRACEPARENT if the task is
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     untyped: UntypedArgs,
 }
 
-/// What becomes of tasks without a type.
+/// How the worker treats tasks without a type.
 #[derive(clap::Args)]
 pub(super) struct UntypedArgs {
     /// Leaves tasks that were submitted without a type, which are of the type default, to other workers.

@@ -11,7 +11,7 @@ use windlass::{Context, Failure, Outcome, RawTask, WorkerBuilder, cancelled};
 /// What a failure says when the payload does not.
 const MESSAGE: &str = "failed, as the task asked for";
 
-/// What a worker does with tasks that were submitted without a type, which are of the type `default`.
+/// How a worker treats tasks that were submitted without a type. Their type is `default`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Untyped {
     /// It logs and completes them.
@@ -53,7 +53,7 @@ async fn echo(task: RawTask, _: Context<()>) -> Outcome<Bytes> {
     Ok(task.payload)
 }
 
-/// As `echo`; the log tells that it ran.
+/// Like `echo`, and logs each run.
 async fn default(task: RawTask, cx: Context<()>) -> Outcome<Bytes> {
     let (id, bytes) = (cx.task_id(), task.payload.len());
     tracing::info!(%id, bytes, "a task without a type was completed");

@@ -1,21 +1,19 @@
 //! `dev` beside workers of one's own on one queue: a Rust program on the same file, and a pull worker over HTTP.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass::core::State;
-use windlass::{Client, Context, RawTask, TaskId, TaskRecord};
+use windlass::{Client, Context, Options, RawTask, TaskId, TaskRecord};
 
-use crate::submit;
 use crate::support::{Place, Server, eventually};
 
 const TASKS: usize = 1_000;
 /// Machines may be busy; without others a start takes milliseconds.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// Leases tasks of its own type one after the other and completes them, until it is told to stop.
+/// Leases tasks of one type and completes them, until `stop` is set.
 fn pull(server: &Server, kind: &str, stop: &AtomicBool) {
     let mut worker = Value::Null;
     while !stop.load(Ordering::SeqCst) {
@@ -36,7 +34,7 @@ fn pull(server: &Server, kind: &str, stop: &AtomicBool) {
     }
 }
 
-/// Requires that a task ran at once, as if its workers had been alone.
+/// Requires that a task ran as if its worker had been alone.
 fn check_undisturbed(record: &TaskRecord) {
     let counts = (record.state, record.attempts, record.crashes);
     assert_eq!(counts, (State::Completed, 1, 0), "{record:?}");
@@ -45,10 +43,30 @@ fn check_undisturbed(record: &TaskRecord) {
     assert!(delay < DELAY_MAX, "{} started after {delay:?}", record.kind);
 }
 
+/// Stops the pull worker, also when an assertion fails: its thread is joined.
+struct StopGuard<'a>(&'a AtomicBool);
+
+impl Drop for StopGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 async fn own_worker(client: &Client) -> windlass::Worker {
     let own = |task: RawTask, _: Context<()>| async move { Ok(task.payload) };
     let worker = client.worker().handle_raw("own.rust", own).concurrency(4);
     worker.start().await.expect("it registers")
+}
+
+/// Submits tasks of the three types in turn, one after the other.
+async fn submit_mixed(client: &Client) -> Vec<TaskId> {
+    let types = ["echo", "own.rust", "own.http"];
+    let mut ids = Vec::with_capacity(TASKS);
+    for number in 0..TASKS {
+        let submit = client.enqueue_raw(types[number % 3], "{}".into(), Options::new());
+        ids.push(submit.await.expect("the file takes it").0);
+    }
+    ids
 }
 
 #[test]
@@ -59,23 +77,21 @@ fn workers_of_different_types_share_a_queue_without_delays() {
     let store = format!("sqlite:{}", place.path().join("windlass.db").display());
     let client = runtime.block_on(windlass::connect(&store)).expect("the file opens");
     let worker = runtime.block_on(own_worker(&client));
-    let is_over = Arc::new(AtomicBool::new(false));
+    let is_over = AtomicBool::new(false);
     let ids: Vec<TaskId> = std::thread::scope(|scope| {
+        let _stop = StopGuard(&is_over);
         scope.spawn(|| pull(&server, "own.http", &is_over));
         eventually("all three workers are known", || {
             let (_, answer) = server.get("/api/v1/workers");
             let workers: Value = serde_json::from_str(&answer).expect("JSON");
             workers["data"].as_array().is_some_and(|workers| workers.len() >= 3)
         });
-        let types = ["echo", "own.rust", "own.http"];
-        let task = |number: usize| json!({ "type": types[number % 3], "payload": number });
-        let ids = (0..TASKS).map(|number| TaskId::new(submit(&server, &task(number)))).collect();
+        let ids = runtime.block_on(submit_mixed(&client));
         eventually("all tasks are finished", || {
             let (_, answer) = server.get("/api/v1/tasks/count?state=completed");
             let count: Value = serde_json::from_str(&answer).expect("JSON");
             count["count"] == TASKS
         });
-        is_over.store(true, Ordering::SeqCst);
         ids
     });
     for id in &ids {

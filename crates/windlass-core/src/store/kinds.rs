@@ -20,7 +20,7 @@ pub enum HandledKinds {
     Hashed(Vec<u32>),
 }
 
-/// A stored list. What a later version writes in another form counts as every kind.
+/// A stored list. A form that this version does not know counts as every kind.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Stored {
@@ -45,7 +45,7 @@ impl HandledKinds {
         Some(Self::hashed(kinds.iter().map(hash).collect()))
     }
 
-    /// True for a kind of the list. Of a list of hashes that may be wrong once in some million kinds.
+    /// True for a kind of the list. For a list of hashes the answer is wrong for about one kind in four million.
     pub fn handles(&self, kind: &Kind) -> bool {
         match self {
             Self::Named(kinds) => kinds.binary_search(kind).is_ok(),

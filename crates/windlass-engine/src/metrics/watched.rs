@@ -20,7 +20,7 @@ pub(crate) struct Watched {
     inner: Arc<dyn Store>,
     metrics: Metrics,
     live: Live,
-    /// What a claim brings of other kinds will be released for those who handle them: it is neither counted nor told.
+    /// Claimed tasks of other kinds will be released, so they are neither counted nor published as events.
     kinds: Option<HandledKinds>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Known {
     runs: HashMap<TaskId, Run>,
     /// It may hold what another server gave it.
     may_hold_more: bool,
-    /// How tasks are claimed for it from queues that have tasks of other types.
+    /// The pace of claims from queues that also hold tasks of other types.
     pub(super) paces: ClaimPaces,
 }
 
@@ -127,7 +127,7 @@ impl Known {
         let before = std::mem::replace(&mut self.card, card);
         let card = &mut self.card;
         if card.kinds != before.kinds {
-            // Other workers should know at once what it leaves to them.
+            // Other workers must see the new kinds immediately.
             self.beaten = long_ago();
         }
         (card.slots_used, card.doing) = (before.slots_used, before.doing);

@@ -25,7 +25,7 @@ use crate::problem::{Outcome, Problem, Slug};
 
 /// How many tasks with two crashes or more are handed out at once, since each may be fatal.
 const SUSPECTS_AT_ONCE: usize = 1;
-/// Most tasks of other types that a claim looks past.
+/// Most tasks of other types that a claim skips.
 const SKIPPED_MAX: usize = 100;
 /// A look for orders waits in vain, so that it may be any time.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -199,8 +199,8 @@ fn may_have_orders(shared: &Shared, worker: &WorkerId, since: Option<WakeMark>) 
     matches!(shared.store().wait(params).now_or_never(), Some(Ok(Wake::Orders)))
 }
 
-/// What the store is asked for, and whether other queues have to be asked after it. Nothing while every queue is
-/// closed for the foreign tasks in it.
+/// The next claim, and whether other queues are to be claimed from after it. Nothing while every queue is closed because of
+/// its foreign tasks.
 pub(super) fn claim_params(
     shared: &Shared,
     worker: &WorkerId,
@@ -229,7 +229,7 @@ pub(super) fn claim_bytes_max(shared: &Shared, ask: &Ask) -> usize {
     limit.saturating_mul(payload_bytes_max).min(CLAIM_BYTES_MAX + payload_bytes_max)
 }
 
-/// The store for claims of a worker: what it releases at once is neither counted nor told.
+/// The store for claims of a worker: tasks that it does not handle are neither counted nor published as events.
 pub(super) fn store_for(shared: &Shared, ask: &Ask) -> Arc<dyn Store> {
     shared.client().watched_for(ask.card.kinds.as_ref())
 }
@@ -239,20 +239,20 @@ pub(super) struct Handed {
     shared: Shared,
     worker: WorkerId,
     tasks: Vec<Claimed>,
-    /// For a wait for more; nothing while every queue is closed.
+    /// The mark to wait from; nothing while every queue is closed.
     mark: Option<WakeMark>,
 }
 
 impl Handed {
-    /// Notes what the worker gets. What must not start any more it does not get, and no task of a type that it does not
-    /// handle.
+    /// Notes the tasks that the worker receives. Tasks past their deadline and tasks of types that the worker does not
+    /// handle end here.
     pub(super) async fn new(shared: &Shared, worker: &WorkerId, ask: &Ask, claim: Claim) -> Self {
         let is_over =
             |task: &Claimed| task.spec.extras.deadline.is_some_and(|at| at <= task.claimed_at);
         let (over, tasks): (Vec<_>, Vec<_>) = claim.tasks.into_iter().partition(is_over);
         end(shared, worker, over, &Ending::DeadlinePassed { has_started: false }).await;
         let (mut tasks, foreign) = part(shared, worker, ask, tasks);
-        // Where those it looked past are gone, there may be more of its own than it has asked for.
+        // If other workers took the skipped tasks, the claim has more of the worker's tasks than it asked for.
         let surplus = tasks.split_off(tasks.len().min(ask.max));
         end(shared, worker, surplus, &Ending::HandledElsewhere).await;
         shared.remote().hand_out(worker, &tasks);
@@ -292,7 +292,7 @@ impl Drop for Handed {
     }
 }
 
-/// Tasks that the worker handles, and those that it does not.
+/// Splits tasks into those that the worker handles and foreign ones.
 fn part(
     shared: &Shared,
     worker: &WorkerId,
@@ -308,11 +308,11 @@ fn part(
     let parted = shared.remote().with(worker, |known| {
         known.paces.part(tasks.take().unwrap_or_default(), handles, Instant::now(), &mut dice)
     });
-    // A worker that was forgotten meanwhile is not paced.
+    // A worker that is no longer remembered is not paced.
     parted.unwrap_or_else(|| tasks.unwrap_or_default().into_iter().partition(handles))
 }
 
-/// Ends tasks of types that their worker does not handle, as a worker of windlass does.
+/// Ends tasks of types that their worker does not handle, by the same rules as the engine.
 async fn end_foreign(shared: &Shared, worker: &WorkerId, tasks: Vec<Claimed>) {
     if tasks.is_empty() {
         return;
@@ -337,7 +337,7 @@ async fn claim(shared: &Shared, worker: &WorkerId, ask: &Ask) -> Outcome<Handed>
             let claim = store.claim(params).await?;
             let has_brought = !claim.tasks.is_empty();
             let handed = Handed::new(&shared_too, &worker_too, &ask, claim).await;
-            // Where nothing of what came is for the worker, there may be more behind it, or in other queues.
+            // Nothing in the claim is for the worker: there may be more behind it, or in other queues.
             if handed.is_empty() && (has_brought || is_alone) {
                 mark = handed.mark;
                 continue;
@@ -388,7 +388,7 @@ async fn pass(
     claimed: Option<WakeMark>,
     time: Duration,
 ) {
-    // A queue with tasks of other types is asked again when it opens, whatever becomes pending there.
+    // A paced queue is polled when it opens; its wake-ups are for other workers.
     let now = Instant::now();
     let (opening, paced) = shared
         .remote()

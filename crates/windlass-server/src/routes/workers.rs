@@ -23,7 +23,7 @@ use crate::wire::task::Task;
 use crate::wire::worker::Worker;
 use crate::wire::{Json, List};
 
-/// What a worker takes in a list, about, and the name of each of its queues and types.
+/// Bytes of a worker in a list, about, and of the name of each of its queues and types.
 const WORKER_BYTES: usize = 1024;
 const NAME_BYTES: usize = 32;
 /// Most tasks of one worker that are told.
