@@ -9,6 +9,7 @@ mod webhook;
 
 use windlass::{Unknown, WorkerBuilder};
 
+pub(crate) use self::builtin::Untyped;
 pub(crate) use self::demo::demo;
 pub(crate) use self::exec::{Exec, settled};
 pub(crate) use self::webhook::Webhook;
@@ -20,10 +21,11 @@ pub(crate) fn register(
     builder: WorkerBuilder<()>,
     exec: Option<Exec>,
     webhook: Webhook,
+    untyped: Untyped,
 ) -> WorkerBuilder<()> {
     match exec {
         Some(exec) => exec::add(builder, exec),
-        // Another worker of the fleet, an application's own, may know what we do not.
-        None => webhook.add(builtin::add(builder)).unknown(Unknown::GivenBack),
+        // An application's own worker, which knows them, may start later.
+        None => webhook.add(builtin::add(builder, untyped)).unknown(Unknown::GivenBack),
     }
 }

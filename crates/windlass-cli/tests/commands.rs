@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Place, Ran};
+use support::{Place, Ran, Server};
 use windlass_testkit::PostgresServer;
 use windlass_testkit::servers::postgres::Care;
 
@@ -150,6 +150,29 @@ fn waiting_tells_how_a_task_ended() {
     assert_eq!(waited.json()["state"], "scheduled", "it is shown as it is");
     place.run(&["enqueue", "noop", "--delay", "1h", "--wait", "--wait-timeout", "0s"]).exits(7);
     place.run(&["task", "wait", "no-such-task"]).exits(3);
+}
+
+#[test]
+fn a_wait_says_that_nobody_is_there_to_run_the_task() {
+    let place = Place::new();
+    let wait = |server: &Server, kind: &str| {
+        let patience = ["--wait", "--wait-timeout", "4s", "--server", &server.url];
+        place.run(&[&["enqueue", kind, "{}"], &patience[..]].concat()).exits(7).err
+    };
+    let alone = place.dev(&["--no-worker"]);
+    let told = wait(&alone, "own.type");
+    assert!(told.contains("no live worker serves queue default\n"), "{told}");
+    drop(alone);
+    let with_worker = place.dev(&["--without-default"]);
+    let told = wait(&with_worker, "own.type");
+    assert!(told.contains("no live worker handles type own.type in queue default\n"), "{told}");
+    assert_eq!(told.matches("no live worker").count(), 1, "once: {told}");
+    let told = wait(&with_worker, "default");
+    assert!(told.contains("no live worker handles type default in queue default\n"), "{told}");
+    drop(with_worker);
+    let with_default = place.dev(&[]);
+    let server = ["--server", with_default.url.as_str()];
+    place.run(&[&["enqueue", "default", "{}", "--wait"], &server[..]].concat()).exits(0);
 }
 
 #[test]

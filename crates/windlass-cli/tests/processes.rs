@@ -3,6 +3,8 @@
 
 #[path = "processes/events.rs"]
 mod events;
+#[path = "processes/kinds.rs"]
+mod kinds;
 #[path = "processes/metrics.rs"]
 mod metrics;
 mod support;

@@ -181,17 +181,26 @@ impl History {
         self.push(plain(Happening::Completed, at, run));
     }
 
-    /// When the first recorded run ended; of a task that was rerun, the first run since then. (Entries that fold keep
-    /// the time of the first, and the run of the last.)
-    pub fn first_run_ended_at(&self) -> Option<Timestamp> {
-        let rerun = self.0.iter().rposition(|entry| entry.what == Happening::Rerun);
-        let entries = &self.0[rerun.map_or(0, |at| at + 1)..];
-        entries.iter().find(|entry| entry.run.is_some()).map(|entry| entry.at)
+    /// Since when a task waits for this reason alone: it was snoozed for it, and at most released in between.
+    pub fn waits_since(&self, reason: &str) -> Option<Timestamp> {
+        let entries = self.0.iter().rev();
+        let waiting = entries.take_while(|entry| match entry.what {
+            Happening::Snoozed => entry.error.as_deref() == Some(reason),
+            what => what == Happening::Released,
+        });
+        waiting.filter(|entry| entry.what == Happening::Snoozed).last().map(|entry| entry.at)
     }
 
     /// The last thing that a handler said of a failure.
     pub fn last_error(&self) -> Option<&str> {
-        self.0.iter().rev().find_map(|entry| entry.error.as_deref())
+        let errors = self.0.iter().rev().filter(|entry| entry.what != Happening::Snoozed);
+        errors.filter_map(|entry| entry.error.as_deref()).next()
+    }
+
+    /// Why the task waits, if something other than its handler or its retries makes it wait.
+    pub fn wait_reason(&self) -> Option<&str> {
+        let last = self.0.last().filter(|entry| entry.what == Happening::Snoozed);
+        last.and_then(|entry| entry.error.as_deref())
     }
 }
 
@@ -293,6 +302,29 @@ mod tests {
         assert_eq!(history.entries().len(), 1);
         let again = history.entries()[0].again.unwrap();
         assert_eq!((again.count, again.last_at.as_millis()), (999_999, 999_999));
+    }
+
+    #[test]
+    fn a_task_waits_since_it_was_first_snoozed_for_the_reason() {
+        let snoozed = |reason: Option<&str>, at| Entry {
+            error: reason.map(str::to_owned),
+            ..entry(Happening::Snoozed, at)
+        };
+        let mut history = History::default();
+        history.push(snoozed(Some("why"), 1));
+        assert_eq!(history.waits_since("why").map(Timestamp::as_millis), Some(1));
+        history.push(snoozed(None, 2));
+        assert_eq!(history.waits_since("why"), None, "its handler asked for that");
+        for at in [3, 4] {
+            history.push(snoozed(Some("why"), at));
+        }
+        assert_eq!((history.wait_reason(), history.last_error()), (Some("why"), None));
+        history.push(entry(Happening::Released, 5));
+        history.push(snoozed(Some("why"), 6));
+        assert_eq!(history.waits_since("why").map(Timestamp::as_millis), Some(3));
+        assert_eq!(history.waits_since("another"), None);
+        history.push(entry(Happening::Rerun, 7));
+        assert_eq!(history.waits_since("why"), None);
     }
 
     #[test]

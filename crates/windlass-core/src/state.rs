@@ -9,5 +9,5 @@ mod ending;
 mod table;
 
 pub use change::{CancelVerdict, RerunVerdict, cancel, delete, rerun, reschedule};
-pub use ending::{Ending, Held, Step, Transition, expire, finish, release};
+pub use ending::{Ending, Held, Step, Transition, expire, finish, release, unhandled};
 pub use table::{Cause, Row, State, TABLE, diagram, is_allowed};

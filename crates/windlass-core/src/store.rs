@@ -22,6 +22,7 @@ mod change;
 mod claim;
 mod document;
 mod insert;
+mod kinds;
 mod lead;
 mod live;
 mod presence;
@@ -38,6 +39,7 @@ pub use change::{Action, ChangeParams, ChangeReply, Changed, Target};
 pub use claim::{CLAIM_BYTES_MAX, Claim, ClaimParams, PrioritySet, Quota};
 pub use document::{AUDIT, Audit, DocQuery, Document, SaveDoc, Saved};
 pub use insert::{Inserted, Reservation};
+pub use kinds::{HandledKinds, NAMED_KINDS_MAX};
 pub use lead::{Bid, Duty, DutyReport, Leadership, Term};
 pub use live::{
     BROADCAST_BYTES_MAX, Broadcast, BroadcastStream, IdlePoll, WaitParams, Wake, WakeMark,

@@ -13,11 +13,14 @@ use windlass_core::config::Config;
 use windlass_core::dice::Dice;
 use windlass_core::json::is_same_json;
 use windlass_core::store::{
-    Action, ChangeParams, Changed, GetParams, Inserted, Parts, Reservation, Target,
+    Action, ChangeParams, Changed, GetParams, HandledKinds, Inserted, Parts, Reservation, Target,
 };
-use windlass_core::{Error, ErrorKind, NewTask, Reason, Result, Store, TaskId, TaskRecord, When};
+use windlass_core::{
+    Claimed, Ending, Error, ErrorKind, NewTask, Reason, Result, Store, TaskId, TaskRecord, When,
+};
 
 use crate::batcher::Batcher;
+use crate::foreign;
 use crate::handle::Handle;
 use crate::live::{EventFilter, Listener, Live};
 use crate::metrics::{Metrics, Watched};
@@ -27,6 +30,7 @@ use crate::task::{Configure, Options, Task, encode};
 use crate::task_query::TaskQuery;
 use crate::trace;
 use crate::worker::WorkerBuilder;
+use crate::worker_directory::WorkerDirectory;
 
 /// Most tasks that one insert carries.
 const BATCH_MAX: usize = 1_000;
@@ -55,6 +59,7 @@ struct Inner {
     plain: Batcher<NewTask, Answer>,
     keyed: Batcher<NewTask, Answer>,
     glances: Batcher<TaskId, Option<TaskRecord>>,
+    directory: WorkerDirectory,
 }
 
 /// A task with its id, and what the store said to it.
@@ -90,8 +95,19 @@ impl Client {
             let store = Arc::clone(&glanced);
             async move { store.get(GetParams { ids, parts: Parts::NONE }).await }
         });
-        let inner =
-            Inner { store, watched, metrics, statistics, live, config, plain, keyed, glances };
+        let directory = WorkerDirectory::new(Arc::clone(&watched));
+        let inner = Inner {
+            store,
+            watched,
+            metrics,
+            statistics,
+            live,
+            config,
+            plain,
+            keyed,
+            glances,
+            directory,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -118,6 +134,16 @@ impl Client {
     /// queues, do it by themselves.
     pub async fn all_told(&self) {
         self.inner.live.all_told().await;
+    }
+
+    /// How claimed tasks end that their worker does not handle, in the given order.
+    #[doc(hidden)]
+    pub async fn foreign_endings(&self, tasks: &[&Claimed]) -> Vec<Ending> {
+        foreign::endings(self, tasks).await
+    }
+
+    pub(crate) fn directory(&self) -> &WorkerDirectory {
+        &self.inner.directory
     }
 
     pub(crate) fn live(&self) -> &Live {
@@ -278,6 +304,19 @@ impl Client {
     /// [`Client::metrics`], and told to those who listen.
     pub fn watched(&self) -> &Arc<dyn Store> {
         &self.inner.watched
+    }
+
+    /// The same for a worker that handles these kinds. Foreign tasks that it claims and releases are neither counted nor
+    /// published as events.
+    #[doc(hidden)]
+    pub fn watched_for(&self, kinds: Option<&HandledKinds>) -> Arc<dyn Store> {
+        let Inner { store, watched, metrics, live, .. } = &*self.inner;
+        match kinds.cloned() {
+            None => Arc::clone(watched),
+            Some(kinds) => {
+                Watched::for_worker(Arc::clone(store), metrics.clone(), live.clone(), kinds)
+            }
+        }
     }
 
     /// The settings of this client.

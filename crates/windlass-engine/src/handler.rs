@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use windlass_core::{Ending, Kind, QueueName};
+use windlass_core::store::HandledKinds;
+use windlass_core::{Ending, Error, Kind, QueueName, Result};
 
 use crate::context::{Context, RunContext};
 use crate::failure::{Failure, Outcome};
@@ -76,6 +77,8 @@ pub(crate) struct Registry {
     default: Option<Erased>,
     /// Where tasks of each kind go by default.
     queues: Vec<(&'static str, String)>,
+    /// The first contradiction among the handlers.
+    fault: Option<String>,
     pub(crate) hooks: Hooks,
 }
 
@@ -98,7 +101,7 @@ impl Registry {
                 }
             })
         };
-        self.insert::<T>(Box::new(run));
+        self.add_typed::<T>(Box::new(run));
     }
 
     /// Adds a handler that blocks its thread.
@@ -130,7 +133,7 @@ impl Registry {
                 }
             })
         };
-        self.insert::<T>(Box::new(run));
+        self.add_typed::<T>(Box::new(run));
     }
 
     /// Sets the handler of all kinds that no other knows.
@@ -140,7 +143,9 @@ impl Registry {
         F: Fn(RawTask, Context<S>) -> R + Send + Sync + 'static,
         R: Future<Output = Outcome<Bytes>> + Send + 'static,
     {
-        self.default = Some(raw(handler, state));
+        if self.default.replace(raw(handler, state)).is_some() {
+            self.refuse("there are two handlers for any kind".into());
+        }
     }
 
     /// Adds a handler of one kind that reads and writes bytes.
@@ -150,7 +155,29 @@ impl Registry {
         F: Fn(RawTask, Context<S>) -> R + Send + Sync + 'static,
         R: Future<Output = Outcome<Bytes>> + Send + 'static,
     {
-        self.handlers.insert(kind, raw(handler, state));
+        self.insert(kind, raw(handler, state));
+    }
+
+    /// Fails if handlers contradict each other or a kind is invalid.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.fault.as_ref().map_or(Ok(()), |fault| Err(Error::invalid(fault.clone())))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.handlers.is_empty() && self.default.is_none()
+    }
+
+    /// True where there is a handler for tasks of this kind.
+    pub(crate) fn handles(&self, kind: &Kind) -> bool {
+        self.default.is_some() || self.handlers.contains_key(kind.as_str())
+    }
+
+    /// The kinds for a worker's card; nothing where there is a handler of every kind.
+    pub(crate) fn kinds(&self) -> Option<HandledKinds> {
+        if self.default.is_some() {
+            return None;
+        }
+        HandledKinds::new(self.handlers.keys().map(|kind| Kind::stored(kind)))
     }
 
     /// The kinds whose tasks go, unless their submit says otherwise, to a queue that is not among
@@ -174,9 +201,23 @@ impl Registry {
         self.handlers.get(kind).or(self.default.as_ref()).map(|handler| handler(payload, run, slot))
     }
 
-    fn insert<T: Task>(&mut self, handler: Erased) {
-        self.handlers.insert(T::KIND, handler);
+    fn add_typed<T: Task>(&mut self, handler: Erased) {
+        self.insert(T::KIND, handler);
         self.queues.push((T::KIND, T::defaults().queue_name().to_owned()));
+    }
+
+    fn insert(&mut self, kind: &'static str, handler: Erased) {
+        if let Err(error) = Kind::new(kind) {
+            self.refuse(error.to_string());
+        }
+        if self.handlers.insert(kind, handler).is_some() {
+            self.refuse(format!("there are two handlers for type {kind}"));
+        }
+    }
+
+    /// Records a fault; the first one is reported.
+    fn refuse(&mut self, fault: String) {
+        self.fault.get_or_insert(fault);
     }
 }
 

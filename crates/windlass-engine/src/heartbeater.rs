@@ -185,6 +185,7 @@ fn card(station: &Station) -> WorkerCard {
         slots_used: u32::try_from(station.slots.taken()).unwrap_or(u32::MAX),
         doing: *station.order.borrow(),
         is_leader: station.link.is_leader.load(Ordering::Relaxed),
+        kinds: station.kinds.clone(),
     }
 }
 

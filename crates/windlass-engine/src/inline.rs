@@ -9,11 +9,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use windlass_core::dice::Dice;
 use windlass_core::store::{Beat, Bid, ClaimParams, Duty, Leadership, Orders, WorkerCard};
-use windlass_core::{Claimed, Error, ErrorKind, Result, TaskId};
+use windlass_core::{Claimed, Ending, Error, ErrorKind, Result, TaskId};
 
+use crate::foreign;
 use crate::quotas::{Queues, share};
 use crate::run::run;
-use crate::station::Station;
+use crate::station::{Station, Unknown};
 use crate::syncer::{Ended, judge, report};
 
 /// Runs tasks one after the other on the caller's task; made by
@@ -42,7 +43,11 @@ impl Inline {
         })?;
         let id = task.id.clone();
         let started = Instant::now();
-        let ending = run(station, &task, &controls, slot).await;
+        let ending = if waits_for_others(station, &task) {
+            Ending::Unhandled { delay: foreign::WAIT_MIN }
+        } else {
+            run(station, &task, &controls, slot).await
+        };
         let took = Some(started.elapsed());
         // Carries the last progress of the run, which only a beat does.
         self.beat().await?;
@@ -102,6 +107,7 @@ impl Inline {
             version: env!("CARGO_PKG_VERSION").into(),
             queues: queues.collect(),
             slots: 1,
+            kinds: station.kinds.clone(),
             ..WorkerCard::default()
         };
         let beat = Beat {
@@ -115,6 +121,11 @@ impl Inline {
         station.link.clock.hear(orders.now);
         Ok(orders)
     }
+}
+
+/// True for a task that no handler of this worker knows, and that must not fail for it.
+fn waits_for_others(station: &Station, task: &Claimed) -> bool {
+    station.settings.unknown == Unknown::GivenBack && !station.registry.handles(&task.kind)
 }
 
 impl std::fmt::Debug for Inline {

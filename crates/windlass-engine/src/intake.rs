@@ -173,12 +173,6 @@ fn rank(priority: Priority) -> usize {
     usize::from(priority.as_number())
 }
 
-impl Coming<'_> {
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-}
-
 impl Drop for Coming<'_> {
     fn drop(&mut self) {
         self.intake.coming.fetch_sub(self.count, Ordering::SeqCst);

@@ -13,10 +13,12 @@
 //! - [`Handler`], [`Context`], [`Outcome`] and [`Failure`] are what handlers are written with.
 
 mod batcher;
+mod claim_pace;
 mod client;
 mod contact;
 mod context;
 mod failure;
+mod foreign;
 mod handle;
 mod handler;
 mod healthchecker;
@@ -52,7 +54,9 @@ pub mod trace;
 mod unrecorded;
 mod upkeep;
 mod worker;
+mod worker_directory;
 
+pub use claim_pace::{ClaimPaces, ClaimTurn};
 pub use client::{Client, Enqueue};
 pub use context::{Context, RunHold};
 pub use failure::{Failure, Outcome, cancelled, discard, retry_after, snooze};

@@ -110,7 +110,7 @@ impl Metrics {
     }
 
     /// Notes how long the tasks of a claim had waited.
-    fn claimed(&self, tasks: &[Claimed]) {
+    pub(crate) fn claimed(&self, tasks: &[Claimed]) {
         self.0.statistics.claimed(tasks);
         let mut its: Option<(&Claimed, Histogram)> = None;
         for task in tasks {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use windlass_core::store::{ClaimParams, IdlePoll, WaitParams, Wake};
 use windlass_core::{Claimed, Ending};
 
+use crate::foreign::{self, ForeignOutcome};
 use crate::intake::Waiting;
 use crate::run::run;
 use crate::station::{Asked, Station};
@@ -37,7 +38,7 @@ impl Processor {
         let mut fit = station.identity.watch();
         let mut order = station.order.subscribe();
         let mut queues = station.queues.subscribe();
-        let (mut claim, mut wake) = (None, None);
+        let (mut claim, mut wake, mut judging) = (None, None, None);
         let mut tick = tokio::time::interval(UNSTARTED_MAX / 4);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !station.stopping.is_cancelled() {
@@ -47,6 +48,9 @@ impl Processor {
             if claim.is_none() && station.intake.dry().is_none() {
                 claim =
                     station.next_claim().map(|(params, asked)| Box::pin(self.claim(params, asked)));
+            }
+            if judging.is_none() && station.foreign.is_any() {
+                judging = Some(Box::pin(self.end_foreign()));
             }
             // The wait for work goes on over several turns: it is begun once per dry spell.
             if wake.is_none()
@@ -61,6 +65,12 @@ impl Processor {
                 () = station.intake.changed() => {}
                 () = over(&mut claim) => {}
                 () = over(&mut wake) => station.intake.refresh(),
+                () = over(&mut judging) => {}
+                () = opening(station) => {
+                    // The wait in progress leaves paced queues out; one of them may no longer be paced.
+                    wake = None;
+                    station.intake.refresh();
+                }
                 _ = fit.changed() => station.intake.refresh(),
                 _ = order.changed() => station.intake.refresh(),
                 _ = queues.changed() => {
@@ -74,6 +84,12 @@ impl Processor {
         if let Some(claim) = claim {
             // Never dropped: it may hold a transaction.
             claim.await;
+        }
+        if let Some(judging) = judging {
+            judging.await;
+        }
+        for waiting in station.foreign.take() {
+            self.end(waiting.task, Ending::Released, None);
         }
         self.give_back_unstarted(Duration::ZERO);
     }
@@ -98,10 +114,16 @@ impl Processor {
 
     async fn wait_for_work(&self, since: windlass_core::store::WakeMark) {
         let station = &self.station;
-        let queues = Arc::clone(&station.queues.borrow());
+        let served = Arc::clone(&station.queues.borrow());
+        let mut queues: Vec<_> = served.weighted.iter().map(|(name, _)| name.clone()).collect();
+        // Paced queues are polled: a wake-up for their tasks is meant for the workers that handle them.
+        queues.retain(|queue| !station.paces.lock().is_paced(queue));
+        if queues.is_empty() {
+            return std::future::pending().await;
+        }
         let worker = &station.client.config().worker;
         let params = WaitParams {
-            queues: queues.weighted.iter().map(|(name, _)| name.clone()).collect(),
+            queues,
             since: Some(since),
             at_most: WAIT_AT_MOST,
             idle_poll: IdlePoll { min: worker.idle_poll_min, max: worker.idle_poll_max },
@@ -116,6 +138,24 @@ impl Processor {
                 tokio::time::sleep(PAUSE).await;
             }
         }
+    }
+
+    /// Ends tasks of kinds that the worker does not handle.
+    async fn end_foreign(&self) {
+        let station = &self.station;
+        let mut failing = Vec::new();
+        for (waiting, outcome) in foreign::judge(station, station.foreign.take()).await {
+            match outcome {
+                ForeignOutcome::Ends(ending) => self.end(waiting.task, ending, None),
+                ForeignOutcome::Runs => {
+                    let (task, client) = (std::slice::from_ref(&waiting.task), &station.client);
+                    client.metrics().claimed(task);
+                    client.live().claimed(&waiting.controls.worker, task);
+                    failing.push(waiting);
+                }
+            }
+        }
+        station.intake.push(failing.into_iter(), station.intake.expect(0));
     }
 
     /// Starts what waits, as long as there are slots.
@@ -169,6 +209,16 @@ impl Processor {
     fn end(&self, task: Claimed, ending: Ending, took: Option<Duration>) {
         let _ = self.ended.send(Ended { task, ending, took });
     }
+}
+
+/// Ends when a queue opens that was closed because of its foreign tasks.
+async fn opening(station: &Station) {
+    let next = station.paces.lock().next_opening();
+    match next {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+    station.paces.lock().announce(Instant::now());
 }
 
 /// Ends when what is under way does, and with it that is over; never while nothing is.

@@ -7,19 +7,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tracing::Instrument;
-use windlass_core::store::{GetParams, Parts};
 use windlass_core::{Claimed, Ending};
 
 use crate::context::RunContext;
+use crate::foreign::no_handler;
 use crate::leases::Controls;
 use crate::slots::Slot;
-use crate::station::{Station, Unknown};
+use crate::station::Station;
 use crate::trace;
-
-/// How long a task of an unknown kind is given back for.
-const UNKNOWN_PAUSE: Duration = Duration::from_secs(10);
-/// How long after a worker first met it a task of an unknown kind fails instead.
-const UNKNOWN_MAX: Duration = Duration::from_secs(600);
 
 /// Runs a task to its end, whatever that is.
 pub(crate) async fn run(
@@ -61,7 +56,7 @@ async fn work_on(
     }));
     let work = match started {
         Ok(Some(work)) => work,
-        Ok(None) => return unknown(station, task).await,
+        Ok(None) => return no_handler(&task.kind),
         Err(panic) => return panicked(panic.as_ref()),
     };
     let time_left = deadline.map(|deadline| deadline.since(now));
@@ -91,41 +86,6 @@ async fn pass(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
         None => std::future::pending().await,
-    }
-}
-
-async fn unknown(station: &Station, task: &Claimed) -> Ending {
-    if station.settings.unknown == Unknown::GivenBack && !has_been_unknown(station, task).await {
-        if station.hush.allows(&format!("no handler for {}", task.kind)) {
-            tracing::warn!(kind = %task.kind, id = %task.id, "no handler here; given back");
-        }
-        return Ending::Snoozed { delay: UNKNOWN_PAUSE };
-    }
-    let error = format!("no handler for tasks of type {}", task.kind);
-    Ending::Failed { error, retry_after: None }
-}
-
-/// True when a worker first met the task so long ago that nobody will come who knows its kind. However old the
-/// task is: it may have been scheduled, or have waited behind others.
-async fn has_been_unknown(station: &Station, task: &Claimed) -> bool {
-    let now = station.link.clock.now();
-    if now.since(task.created_at) < UNKNOWN_MAX {
-        return false;
-    }
-    let parts = Parts { history: true, ..Parts::NONE };
-    let params = GetParams { ids: vec![task.id.clone()], parts };
-    match station.store.get(params).await {
-        Ok(mut found) => {
-            let record = found.pop().flatten();
-            let met = record.and_then(|record| record.history.first_run_ended_at());
-            met.is_some_and(|met| now.since(met) >= UNKNOWN_MAX)
-        }
-        Err(error) => {
-            if station.hush.allows("timeline") {
-                tracing::warn!(error = error.chain(), "could not read a task's timeline");
-            }
-            false
-        }
     }
 }
 

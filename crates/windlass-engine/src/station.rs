@@ -9,11 +9,13 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::dice::Dice;
-use windlass_core::store::{CLAIM_BYTES_MAX, Claim, ClaimParams, RunOrder, WakeMark};
+use windlass_core::store::{CLAIM_BYTES_MAX, Claim, ClaimParams, HandledKinds, RunOrder, WakeMark};
 use windlass_core::{Claimed, Clock, Store, WorkerId};
 
+use crate::claim_pace::ClaimPaces;
 use crate::client::Client;
 use crate::contact::Contact;
+use crate::foreign::ForeignTasks;
 use crate::handler::Registry;
 use crate::hush::Hush;
 use crate::identity::Identity;
@@ -49,12 +51,13 @@ pub(crate) struct Settings {
     pub(crate) has_own_thread: bool,
 }
 
-/// What becomes of a task whose kind no handler knows.
+/// How a task ends whose kind neither this worker nor another live worker of its queue handles. A task that another
+/// worker handles is always released immediately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
     /// It fails, and is retried as after any failure.
     Fails,
-    /// It is given back for others, a while later, and fails only ten minutes after a worker first met it.
+    /// It waits, at first for a second and later for up to ten, and fails ten minutes after a worker first met it.
     GivenBack,
 }
 
@@ -63,11 +66,16 @@ pub(crate) struct Station {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     pub(crate) registry: Registry,
+    /// The kinds of the registry, as the worker's card lists them.
+    pub(crate) kinds: Option<HandledKinds>,
     pub(crate) identity: Identity,
     pub(crate) leases: Leases,
     pub(crate) slots: Slots,
     pub(crate) suspects: Suspects,
     pub(crate) intake: Intake,
+    /// Tasks of kinds that the registry does not know, and how it claims from queues that have such.
+    pub(crate) foreign: ForeignTasks,
+    pub(crate) paces: Mutex<ClaimPaces>,
     pub(crate) hush: Hush,
     /// Queues that are left out of claims, since endings of theirs could not be recorded.
     pub(crate) unusable: UnusableQueues,
@@ -105,6 +113,10 @@ pub(crate) struct Asked<'a> {
     sent: Instant,
     claimed_after: ReportNumber,
     coming: Coming<'a>,
+    /// How many tasks it asks for.
+    limit: usize,
+    /// It asks one queue of several.
+    is_alone: bool,
     pass: Option<Pass>,
 }
 
@@ -117,14 +129,18 @@ impl Station {
     pub(crate) fn new(client: Client, settings: Settings, registry: Registry) -> Arc<Self> {
         let identity = Identity::new(Arc::clone(&settings.wall));
         let link = Link::new(client.clone(), Arc::clone(&settings.wall), identity.id());
+        let kinds = registry.kinds();
         Arc::new(Self {
-            store: Arc::clone(client.watched()),
+            store: client.watched_for(kinds.as_ref()),
+            kinds,
             registry,
             identity,
             leases: Leases::default(),
             slots: Slots::new(settings.concurrency),
             suspects: Suspects::default(),
             intake: Intake::default(),
+            foreign: ForeignTasks::default(),
+            paces: Mutex::default(),
             hush: Hush::default(),
             unusable: UnusableQueues::default(),
             is_stuck: AtomicBool::new(false),
@@ -152,27 +168,31 @@ impl Station {
             return None;
         }
         let worker = self.identity.fit_id()?;
-        let limit = self.slots.room(self.intake.waiting());
-        if limit == 0 {
+        let room = self.slots.room(self.intake.waiting());
+        if room == 0 {
             return None;
         }
         let queues = Arc::clone(&self.queues.borrow());
         let usable = self.unusable.left_of(&queues);
-        if usable.weighted.is_empty() {
+        let turn = self.paces.lock().turn(usable, room, Instant::now());
+        let (limit, is_alone) = (turn.limit, turn.is_alone);
+        if turn.queues.weighted.is_empty() {
             return None;
         }
-        let quotas = share(&usable, limit, &mut self.dice.lock());
-        let (coming, pass) = (self.intake.expect(limit), self.suspects.pass());
+        let quotas = share(&turn.queues, limit, &mut self.dice.lock());
+        let (coming, pass) = (self.intake.expect(room), self.suspects.pass());
         let claimed_after = self.paused_queues.last_report();
         let (sent, owner) = (Instant::now(), worker.clone());
-        let asked = Asked { worker: owner, queues, sent, claimed_after, coming, pass };
+        let asked =
+            Asked { worker: owner, queues, sent, claimed_after, coming, limit, is_alone, pass };
         let suspects_at_most = usize::from(asked.pass.is_some());
         Some((ClaimParams { worker, quotas, limit, suspects_at_most }, asked))
     }
 
     /// Takes what a claim has brought.
     pub(crate) fn receive(&self, asked: Asked<'_>, claim: Claim) {
-        let Asked { worker, queues, sent, claimed_after, coming, mut pass } = asked;
+        let Asked { worker, queues, sent, claimed_after, coming, limit, is_alone, mut pass } =
+            asked;
         let had_pass = pass.is_some();
         let (since, got) = (Instant::now(), claim.tasks.len());
         if got > 0 {
@@ -183,10 +203,10 @@ impl Station {
             let pass = if task.is_suspect() { pass.take() } else { None };
             Waiting { task, controls, since, claimed_after, pass }
         };
-        self.intake.note(coming.count(), got, claim.mark);
+        self.intake.note(limit, got, claim.mark);
         // It may have left a suspect behind, and whoever had the pass cannot tell that any more. Or it
         // did not ask all queues that are served by now, and its mark says nothing of the others.
-        let is_outdated = !Arc::ptr_eq(&queues, &self.queues.borrow());
+        let is_outdated = is_alone || !Arc::ptr_eq(&queues, &self.queues.borrow());
         if claim.is_cut_short {
             self.doubt();
         }
@@ -196,13 +216,19 @@ impl Station {
         if is_short || is_outdated || (!had_pass && self.suspects.is_free()) {
             self.intake.refresh();
         }
-        let arrived: Vec<_> = claim.tasks.into_iter().map(arrive).collect();
+        let handles = |task: &Claimed| self.registry.handles(&task.kind);
+        let mut paces = self.paces.lock();
+        let (own, foreign) = paces.part(claim.tasks, handles, since, &mut self.dice.lock());
+        drop(paces);
+        let own_count = own.len();
+        let mut arrived: Vec<_> = own.into_iter().chain(foreign).map(arrive).collect();
         // A late answer may bring what a beat has given back meanwhile, or another worker runs. Asked only now:
         // whoever ends the worker's rights from here on finds the leases.
         let is_late = sent.elapsed() >= self.unknown_after();
         if is_late || self.identity.fit_id().as_ref() != Some(&worker) {
             arrived.iter().for_each(|waiting| waiting.controls.give_up());
         }
+        self.foreign.push(arrived.drain(own_count..));
         self.intake.push(arrived.into_iter(), coming);
     }
 

@@ -85,7 +85,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         }
     }
 
-    /// Adds a handler; its first argument says for which tasks.
+    /// Adds a handler; its first argument says for which tasks. Two handlers for one kind are refused at the start.
     pub fn handle<T: Task, H: Handler<T, S>>(mut self, handler: H) -> Self {
         self.registry.add(handler, Arc::clone(&self.state));
         self
@@ -177,7 +177,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
-    /// What becomes of tasks whose kind no handler knows, not even one for any kind.
+    /// How tasks end whose kind neither this worker nor another live worker of their queue handles. Tasks that another
+    /// worker handles are released immediately, and no attempt counts.
     pub fn unknown(mut self, unknown: Unknown) -> Self {
         self.unknown = unknown;
         self
@@ -211,6 +212,11 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
 
     /// Works in the background; comes back when the worker is registered and claims.
     pub async fn start(self) -> Result<Worker> {
+        if self.registry.is_empty() {
+            return Err(Error::invalid(
+                "a worker needs a handler: add one with handle or handle_any",
+            ));
+        }
         let (client, settings, registry) = self.into_parts()?;
         if !settings.serves_all {
             for (kind, queue) in registry.unserved(&settings.queues.weighted) {
@@ -247,6 +253,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         if self.queues.is_empty() || (self.serves_all && !has_default) {
             self.queues.push((DEFAULT_QUEUE.into(), 1));
         }
+        self.registry.check()?;
         if self.concurrency == 0 {
             return Err(Error::invalid("a worker needs a concurrency of at least 1"));
         }

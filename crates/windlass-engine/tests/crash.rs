@@ -118,9 +118,9 @@ async fn a_task_that_kills_its_worker_each_time_ends_dead_alone() {
 async fn leadership_moves_when_the_leader_dies() {
     let fleet = Fleet::new();
     let (first, second) = (fleet.seat(), fleet.seat());
-    let old = first.worker().start().await.unwrap();
+    let old = first.idle_worker().start().await.unwrap();
     tokio::time::sleep(SECOND * 5).await;
-    let new = second.worker().start().await.unwrap();
+    let new = second.idle_worker().start().await.unwrap();
     tokio::time::sleep(SECOND * 20).await;
     assert!(first.faults.calls(Method::Promote) > 0, "the first leads");
     assert_eq!(second.faults.calls(Method::Promote), 0, "and the second does not");
@@ -136,8 +136,8 @@ async fn leadership_moves_when_the_leader_dies() {
 async fn a_leader_whose_renewals_are_held_stops_its_duties_by_its_own_clock() {
     let fleet = Fleet::new();
     let (first, second) = (fleet.seat(), fleet.seat());
-    let old = first.worker().start().await.unwrap();
-    let new = second.worker().start().await.unwrap();
+    let old = first.idle_worker().start().await.unwrap();
+    let new = second.idle_worker().start().await.unwrap();
     tokio::time::sleep(SECOND * 20).await;
     first.faults.hold(Method::Lead);
     tokio::time::sleep(SECOND * 11).await;
@@ -157,8 +157,8 @@ async fn a_leader_whose_renewals_are_held_stops_its_duties_by_its_own_clock() {
 async fn the_late_duties_of_a_former_leader_are_refused() {
     let fleet = Fleet::new();
     let (first, second) = (fleet.seat(), fleet.seat());
-    let old = first.worker().start().await.unwrap();
-    let new = second.worker().start().await.unwrap();
+    let old = first.idle_worker().start().await.unwrap();
+    let new = second.idle_worker().start().await.unwrap();
     tokio::time::sleep(SECOND * 21).await;
     // As if it were paused in the middle of its duties.
     let duties = [Method::Promote, Method::Expire, Method::Prune, Method::Tend];
@@ -181,9 +181,9 @@ async fn the_late_duties_of_a_former_leader_are_refused() {
 async fn a_leader_that_stops_resigns_so_that_another_leads_soon() {
     let fleet = Fleet::new();
     let (first, second) = (fleet.seat(), fleet.seat());
-    let old = first.worker().start().await.unwrap();
+    let old = first.idle_worker().start().await.unwrap();
     tokio::time::sleep(SECOND * 2).await;
-    let new = second.worker().start().await.unwrap();
+    let new = second.idle_worker().start().await.unwrap();
     tokio::time::sleep(SECOND * 20).await;
     old.stop().await.unwrap();
     let stopped = Instant::now();

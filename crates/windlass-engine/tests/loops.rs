@@ -98,9 +98,9 @@ async fn what_is_on_record_for_90_days_is_removed_and_nothing_younger() {
 async fn an_idle_worker_asks_little() {
     let fleet = Fleet::new();
     let (leader, follower) = (fleet.seat(), fleet.seat());
-    let first = leader.worker().start().await.unwrap();
+    let first = leader.idle_worker().start().await.unwrap();
     tokio::time::sleep(SECOND).await;
-    let second = follower.worker().start().await.unwrap();
+    let second = follower.idle_worker().start().await.unwrap();
     tokio::time::sleep(SECOND * 30).await;
     let before = [leader.faults.calls_in_all(), follower.faults.calls_in_all()];
     tokio::time::sleep(SECOND * 60).await;
@@ -118,7 +118,7 @@ async fn an_idle_worker_asks_little() {
 async fn health_tells_when_the_store_is_away_and_back() {
     let fleet = Fleet::new();
     let seat = fleet.seat();
-    let worker = seat.worker().start().await.unwrap();
+    let worker = seat.idle_worker().start().await.unwrap();
     let mut health = worker.health();
     assert!(health.wait_for(|health| health.is_reachable).await.is_ok());
     seat.faults.go_away();

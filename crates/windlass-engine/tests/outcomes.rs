@@ -216,7 +216,7 @@ async fn a_payload_that_does_not_decode_is_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_kind_fails() {
     let fleet = Fleet::new();
-    let worker = fleet.worker().start().await.unwrap();
+    let worker = fleet.idle_worker().start().await.unwrap();
     let task = fleet.submit_with(1, Options::new().max_retries(0)).await;
     let record = fleet.ended(task.id()).await;
     assert_eq!(record.history.last_error(), Some("no handler for tasks of type do"));
@@ -278,7 +278,7 @@ async fn the_handler_of_any_kind_fails_and_panics_as_others_do() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_kind_is_given_back_to_those_who_know_it() {
     let fleet = Fleet::new();
-    let ignorant = fleet.worker().unknown(Unknown::GivenBack).start().await.unwrap();
+    let ignorant = fleet.idle_worker().unknown(Unknown::GivenBack).start().await.unwrap();
     let task = fleet.submit_with(7, Options::new().max_retries(0)).await;
     tokio::time::sleep(SECOND * 60).await;
     assert_eq!(fleet.record(task.id()).await.attempts, 0, "no run has counted");
@@ -293,7 +293,7 @@ async fn an_unknown_kind_is_given_back_to_those_who_know_it() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_kind_that_nobody_knows_fails_after_ten_minutes() {
     let fleet = Fleet::new();
-    let worker = fleet.worker().unknown(Unknown::GivenBack).start().await.unwrap();
+    let worker = fleet.idle_worker().unknown(Unknown::GivenBack).start().await.unwrap();
     let began = Instant::now();
     let task = fleet.submit_with(1, Options::new().max_retries(0)).await;
     check_ended(&fleet.ended(task.id()).await, State::DeadLetter, 1, 0);
@@ -333,7 +333,7 @@ async fn a_report_of_large_results_is_sent_in_several_trips() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_kind_has_ten_minutes_from_its_first_claim_on() {
     let fleet = Fleet::new();
-    let ignorant = fleet.worker().unknown(Unknown::GivenBack).start().await.unwrap();
+    let ignorant = fleet.idle_worker().unknown(Unknown::GivenBack).start().await.unwrap();
     let delayed = Options::new().max_retries(0).delay(SECOND * 3_600);
     let task = fleet.submit_with(7, delayed).await;
     let began = Instant::now();

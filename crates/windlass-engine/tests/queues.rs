@@ -237,7 +237,7 @@ async fn make_suspects(fleet: &Fleet, count: u64) {
         assert_eq!(fleet.count(State::Running).await, count);
         seat.faults.cut();
         drop(worker);
-        let other = fleet.worker().queue("other", 1).start().await.unwrap();
+        let other = fleet.idle_worker().queue("other", 1).start().await.unwrap();
         tokio::time::sleep(SECOND * 25).await;
         other.stop().await.unwrap();
         assert_eq!(fleet.count(State::Pending).await, count);

@@ -52,7 +52,13 @@ async fn a_handler_that_blocks_the_runtime_costs_the_worker_no_lease() {
         }
     });
     // Another worker, who would take over what a lost one leaves.
-    let other = client(&store).worker().queue("other", 1).start().await.unwrap();
+    let other = client(&store)
+        .worker()
+        .handle(|_: Do, _: Context<()>| async { Ok(0) })
+        .queue("other", 1)
+        .start()
+        .await
+        .unwrap();
     let id = tokio::task::spawn_blocking(|| blocked.join().unwrap()).await.unwrap();
     let params = GetParams { ids: vec![id], parts: Parts::ALL };
     let record = store.get(params).await.unwrap().pop().unwrap().unwrap();

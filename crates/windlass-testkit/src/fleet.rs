@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use windlass_core::config::Config;
 use windlass_core::store::{GetParams, ListParams, Parts, WaitParams, WorkerRecord};
 use windlass_core::{Clock, State, Store, SystemClock, TaskId, TaskRecord};
-use windlass_engine::{Client, Configure, Handle, Options, Task, WorkerBuilder};
+use windlass_engine::{Client, Configure, Context, Handle, Options, RawTask, Task, WorkerBuilder};
 use windlass_stores::memory::MemoryStore;
 
 use crate::clock::TokioClock;
@@ -104,6 +104,11 @@ impl Fleet {
         self.seat().worker()
     }
 
+    /// A worker without faults for a kind that nobody submits.
+    pub fn idle_worker(&self) -> WorkerBuilder<()> {
+        self.seat().idle_worker()
+    }
+
     /// Submits a task.
     pub async fn submit(&self, number: u64) -> Handle<Do> {
         self.client.enqueue(Do(number)).await.unwrap()
@@ -189,6 +194,12 @@ impl Seat {
     /// A worker at this place.
     pub fn worker(&self) -> WorkerBuilder<()> {
         self.client.worker().driven_by(self.clock.clone())
+    }
+
+    /// A worker at this place for a kind that nobody submits.
+    pub fn idle_worker(&self) -> WorkerBuilder<()> {
+        let never = |task: RawTask, _: Context<()>| async move { Ok(task.payload) };
+        self.worker().handle_raw("never", never)
     }
 }
 

@@ -1,11 +1,12 @@
 //! `windlass dev`: server, page and worker in one process on an embedded file.
 
 use tokio_util::sync::CancellationToken;
+use windlass::{Upkeep, Worker};
 use windlass_server::{App, Listener};
 
 use super::Globals;
 use super::serve::{Address, refuse_server};
-use super::worker::{ExecArgs, Webhooks, concurrency};
+use super::worker::{ExecArgs, UntypedArgs, Webhooks, concurrency};
 use crate::caller::{Access, client};
 use crate::exit::Done;
 use crate::handlers::{self, Webhook};
@@ -17,7 +18,8 @@ const EXAMPLES: &str = "\
 Examples:
   windlass dev                  on sqlite:windlass.db, at http://127.0.0.1:8080
   windlass dev --demo           with a lively mix of sample tasks
-  windlass dev --port 0 --exec './handle.sh'";
+  windlass dev --port 0 --exec './handle.sh'
+  windlass dev --no-worker      beside workers of your own";
 
 /// How to start.
 #[derive(clap::Args)]
@@ -32,6 +34,26 @@ pub(crate) struct Args {
     exec: ExecArgs,
     #[command(flatten)]
     webhooks: Webhooks,
+    #[command(flatten)]
+    untyped: UntypedArgs,
+    /// Runs no tasks: only the server, and upkeep.
+    #[arg(long, conflicts_with_all = ["exec", "demo", "without_default"])]
+    no_worker: bool,
+}
+
+/// The worker beside the server, or upkeep alone.
+enum Companion {
+    Worker(Worker),
+    Upkeep(Upkeep),
+}
+
+impl Companion {
+    async fn stop(self) -> windlass::Result<()> {
+        match self {
+            Self::Worker(worker) => worker.stop().await,
+            Self::Upkeep(upkeep) => upkeep.stop().await,
+        }
+    }
 }
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
@@ -43,12 +65,16 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     let client = client(&settings, Access::Write).await?;
     let app = App::new(client.clone());
     listener.check(&app).await?;
-    let worker = handlers::register(client.worker(), args.exec.into_exec(), webhook)
-        .all_queues()
-        .name("dev")
-        .concurrency(concurrency(&settings))
-        .start()
-        .await?;
+    let companion = if args.no_worker {
+        Companion::Upkeep(client.upkeep().start())
+    } else {
+        let untyped = args.untyped.untyped();
+        let worker = handlers::register(client.worker(), args.exec.into_exec(), webhook, untyped)
+            .all_queues()
+            .name("dev")
+            .concurrency(concurrency(&settings));
+        Companion::Worker(worker.start().await?)
+    };
     greet(&settings, &listener);
     let stop = CancellationToken::new();
     if args.demo {
@@ -57,7 +83,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     let work = async {
         let served = listener.serve(app, stop.clone().cancelled_owned()).await;
         // Also when the server could not go on: the worker ends in good order.
-        let worked = worker.stop().await;
+        let worked = companion.stop().await;
         handlers::settled().await;
         worked?;
         Ok(served?)

@@ -11,7 +11,7 @@ use super::Globals;
 use super::serve::{bind, hosts, refuse_server};
 use crate::caller::{Access, client};
 use crate::exit::Done;
-use crate::handlers::{self, Exec, Webhook};
+use crate::handlers::{self, Exec, Untyped, Webhook};
 use crate::output::tell;
 use crate::service;
 use crate::settings::Settings;
@@ -25,8 +25,9 @@ Examples:
   windlass worker --queue reports --exec './report.sh' a command per task
   windlass worker --metrics-port 9100                  with metrics for Prometheus
 
-Built-in types: echo, noop, sleep {ms}, fail {message, times}, http.webhook {url, method, headers, body,
-body_base64, secret}.
+Built-in types: echo, noop (dummy), sleep {ms}, fail {message, times}, http.webhook (webhook) {url, method, headers,
+body, body_base64, secret}, and default, which tasks without a type have. Tasks of other types are left to other live
+workers of the queue. If no live worker handles a type, its tasks wait, and their error says so.
 
 A command gets the payload on its standard input and WINDLASS_TASK_ID, WINDLASS_EPOCH,
 WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment, and TRACEPARENT if the task is
@@ -60,6 +61,22 @@ pub(crate) struct Args {
     metrics: MetricsAddress,
     #[command(flatten)]
     webhooks: Webhooks,
+    #[command(flatten)]
+    untyped: UntypedArgs,
+}
+
+/// How the worker treats tasks without a type.
+#[derive(clap::Args)]
+pub(super) struct UntypedArgs {
+    /// Leaves tasks that were submitted without a type, which are of the type default, to other workers.
+    #[arg(long, conflicts_with = "exec")]
+    without_default: bool,
+}
+
+impl UntypedArgs {
+    pub(super) fn untyped(&self) -> Untyped {
+        if self.without_default { Untyped::Left } else { Untyped::Completed }
+    }
 }
 
 /// A command in place of the built-in types.
@@ -167,7 +184,8 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
     let webhook = Webhook::new(&settings.config.webhook)?;
     let listener = args.metrics.listen(&settings).await?;
     let client = client(&settings, Access::Write).await?;
-    let mut worker = handlers::register(client.worker(), args.exec.into_exec(), webhook)
+    let untyped = args.untyped.untyped();
+    let mut worker = handlers::register(client.worker(), args.exec.into_exec(), webhook, untyped)
         .concurrency(
             args.concurrency.map_or_else(|| concurrency(&settings), |tasks| tasks as usize),
         );

@@ -10,6 +10,9 @@ use crate::exit::Done;
 use crate::output::Style;
 use crate::table::{Table, cell, plain, short};
 
+/// Most types of a worker that a row names.
+const TYPES_SHOWN: usize = 3;
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List workers: what they serve, how busy they are, when they were last heard of.
@@ -72,8 +75,18 @@ fn standing(worker: &Value) -> String {
     if state == order || state == "gone" { state } else { format!("{state}, told to {order}") }
 }
 
+/// The types that a worker handles: a few by name, more as their number.
+fn types(worker: &Value) -> String {
+    let names = worker["types"].as_array().filter(|names| names.len() <= TYPES_SHOWN);
+    match (names, worker["type_count"].as_u64()) {
+        (_, None) => String::from("all"),
+        (Some(names), Some(_)) => names.iter().map(cell).collect::<Vec<_>>().join(", "),
+        (None, Some(count)) => count.to_string(),
+    }
+}
+
 fn rows(workers: &[Value], style: Style) -> Table {
-    let headings = &["id", "name", "host", "pid", "state", "busy", "queues", "heard of"];
+    let headings = &["id", "name", "host", "pid", "state", "busy", "queues", "types", "heard of"];
     let mut table = Table::new(headings, "no workers");
     for worker in workers {
         let age = worker["heartbeat_age"].as_f64().map(|age| format!("{} ago", short(age)));
@@ -87,6 +100,7 @@ fn rows(workers: &[Value], style: Style) -> Table {
             style.state(&standing(worker)),
             format!("{}/{}", cell(&worker["slots_used"]), cell(&worker["slots"])),
             cell(&Value::from(queues.join(", "))),
+            types(worker),
             age.unwrap_or_default(),
         ]);
     }

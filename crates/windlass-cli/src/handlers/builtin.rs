@@ -11,13 +11,27 @@ use windlass::{Context, Failure, Outcome, RawTask, WorkerBuilder, cancelled};
 /// What a failure says when the payload does not.
 const MESSAGE: &str = "failed, as the task asked for";
 
+/// How a worker treats tasks that were submitted without a type. Their type is `default`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Untyped {
+    /// It logs and completes them.
+    Completed,
+    /// It leaves them to others.
+    Left,
+}
+
 /// Adds all of them.
-pub(super) fn add(builder: WorkerBuilder<()>) -> WorkerBuilder<()> {
-    builder
+pub(super) fn add(builder: WorkerBuilder<()>, untyped: Untyped) -> WorkerBuilder<()> {
+    let builder = builder
         .handle_raw("echo", echo)
         .handle_raw("noop", noop)
+        .handle_raw("dummy", noop)
         .handle_raw("sleep", sleep)
-        .handle_raw("fail", fail)
+        .handle_raw("fail", fail);
+    match untyped {
+        Untyped::Completed => builder.handle_raw("default", default),
+        Untyped::Left => builder,
+    }
 }
 
 #[derive(Deserialize)]
@@ -36,6 +50,13 @@ struct Fail {
 
 /// The result is the payload, byte for byte.
 async fn echo(task: RawTask, _: Context<()>) -> Outcome<Bytes> {
+    Ok(task.payload)
+}
+
+/// Like `echo`, and logs each run.
+async fn default(task: RawTask, cx: Context<()>) -> Outcome<Bytes> {
+    let (id, bytes) = (cx.task_id(), task.payload.len());
+    tracing::info!(%id, bytes, "a task without a type was completed");
     Ok(task.payload)
 }
 
@@ -95,6 +116,12 @@ mod tests {
     #[tokio::test]
     async fn noop_returns_null_whatever_its_payload() {
         check_completed("noop", b"no JSON", b"null").await;
+        check_completed("dummy", b"no JSON", b"null").await;
+    }
+
+    #[tokio::test]
+    async fn a_task_without_a_type_completes_with_its_payload() {
+        check_completed("default", b"{}", b"{}").await;
     }
 
     #[tokio::test]
@@ -159,10 +186,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_kind_is_given_back() {
+    async fn a_task_that_nobody_handles_waits() {
         let mut scene = Scene::start(None).await;
-        let ending = scene.run("of.an.application", b"{}").await;
-        assert!(matches!(ending, Ending::Snoozed { .. }), "{ending:?}");
+        let id = scene.submit("of.an.application", b"{}", Options::new()).await;
+        let reason = "no live worker handles type of.an.application";
+        let waits = async {
+            while scene.client.get(&id).await.unwrap().unwrap().history.wait_reason()
+                != Some(reason)
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), waits).await.unwrap();
         scene.end().await;
     }
 }

@@ -26,7 +26,8 @@ impl Scene {
         let exec =
             exec.map(|command| super::Exec { command: command.into(), variables: Vec::new() });
         let webhook = super::Webhook::new(&Config::default().webhook).unwrap();
-        Self::start_with("", |builder| super::register(builder, exec, webhook)).await
+        let untyped = super::Untyped::Completed;
+        Self::start_with("", |builder| super::register(builder, exec, webhook, untyped)).await
     }
 
     /// A worker with these settings, in TOML over the defaults, and these handlers.

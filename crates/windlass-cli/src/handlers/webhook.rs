@@ -30,6 +30,8 @@ use crate::exit::{Done, Failure as Refused};
 
 /// The kind of its tasks.
 const KIND: &str = "http.webhook";
+/// Its other name.
+const ALIAS: &str = "webhook";
 /// The result where there is no body.
 const NOTHING: &[u8] = b"null";
 
@@ -52,10 +54,11 @@ impl Webhook {
     /// Adds it to a worker.
     pub(super) fn add(self, builder: WorkerBuilder<()>) -> WorkerBuilder<()> {
         let webhook = Arc::new(self);
-        builder.handle_raw(KIND, move |task, cx| {
+        let run = move |task, cx| {
             let webhook = Arc::clone(&webhook);
             async move { webhook.run(task, cx).await }
-        })
+        };
+        builder.handle_raw(KIND, run.clone()).handle_raw(ALIAS, run)
     }
 
     async fn run(&self, task: RawTask, cx: Context<()>) -> Outcome<Bytes> {

@@ -49,6 +49,13 @@ pub enum Ending {
     PutOff,
     /// Given back unfinished (shutdown, never started, self-fenced); this run does not count.
     Released,
+    /// Given back unstarted, since other workers handle tasks of its kind; this run does not count and leaves no trace.
+    HandledElsewhere,
+    /// No live worker handles tasks of its kind, so it waits for one; this run does not count.
+    Unhandled {
+        /// When to look again.
+        delay: Duration,
+    },
     /// The handler stopped because it was cancelled, or called itself off.
     Cancelled,
 }
@@ -207,6 +214,15 @@ pub fn finish(task: &Claimed, ending: Ending, backoff: &Backoff, dice: &mut Dice
         Ending::Released => {
             place(State::Pending, When::Now, given_back, note(Happening::Released, None))
         }
+        Ending::HandledElsewhere => {
+            let step =
+                place(State::Pending, When::Now, given_back, note(Happening::Released, None));
+            Step { note: None, ..step }
+        }
+        Ending::Unhandled { delay } => {
+            let note = note(Happening::Snoozed, Some(unhandled(&task.kind)));
+            place(State::Scheduled, When::After(delay), given_back, note)
+        }
         Ending::Cancelled => {
             place(State::Cancelled, When::Now, counted, note(Happening::Cancelled, None))
         }
@@ -226,6 +242,11 @@ pub fn finish(task: &Claimed, ending: Ending, backoff: &Backoff, dice: &mut Dice
         next,
         next_if_cancelled,
     }
+}
+
+/// The reason why a task waits that [`Ending::Unhandled`] has ended.
+pub fn unhandled(kind: &Kind) -> String {
+    format!("no live worker handles type {kind}")
 }
 
 /// Decides what the loss of its worker makes of a running task: no attempt is spent.

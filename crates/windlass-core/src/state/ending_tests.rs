@@ -85,6 +85,16 @@ fn snooze_put_off_and_release_give_the_attempt_back() {
     check(2, Ending::Snoozed { delay: Duration::from_secs(1) }, State::Scheduled, 1);
     check(2, Ending::PutOff, State::Scheduled, 1);
     check(2, Ending::Released, State::Pending, 1);
+    check(2, Ending::HandledElsewhere, State::Pending, 1);
+    check(2, Ending::Unhandled { delay: Duration::from_secs(1) }, State::Scheduled, 1);
+}
+
+#[test]
+fn an_unhandled_task_has_a_reason_and_one_handled_elsewhere_no_entry() {
+    let unhandled = finish_of(&claimed(1), Ending::Unhandled { delay: Duration::from_secs(1) });
+    let reason = unhandled.next.note.and_then(|note| note.error);
+    assert_eq!(reason.as_deref(), Some("no live worker handles type kind"));
+    assert_eq!(finish_of(&claimed(1), Ending::HandledElsewhere).next.note, None);
 }
 
 #[test]
@@ -158,6 +168,8 @@ fn endings() -> Vec<Ending> {
         Ending::Snoozed { delay: Duration::from_secs(1) },
         Ending::PutOff,
         Ending::Released,
+        Ending::HandledElsewhere,
+        Ending::Unhandled { delay: Duration::from_secs(1) },
         Ending::Cancelled,
     ]
 }

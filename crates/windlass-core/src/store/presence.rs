@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::kinds::{self, HandledKinds};
 use super::live::WakeMark;
 use crate::clock::Timestamp;
-use crate::name::QueueName;
+use crate::name::{Kind, QueueName};
 use crate::task::{Lease, TaskId};
 use crate::worker::WorkerId;
 
@@ -42,6 +43,9 @@ pub struct WorkerCard {
     /// Its process leads: it does the upkeep for all.
     #[serde(skip_serializing_if = "is_false")]
     pub is_leader: bool,
+    /// The kinds that it handles; nothing for a worker that handles every kind, and for one that does not say.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "kinds::read_stored")]
+    pub kinds: Option<HandledKinds>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -163,9 +167,20 @@ impl WorkerCard {
     pub fn queues_where(&self, is_wanted: impl Fn(&QueueName) -> bool) -> Vec<QueueName> {
         self.queues.iter().filter(|queue| is_wanted(queue)).cloned().collect()
     }
+
+    /// True where the worker runs tasks of this kind, as far as its card says.
+    pub fn handles(&self, kind: &Kind) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.handles(kind))
+    }
 }
 
 impl WorkerRecord {
+    /// True for a worker that is there and takes tasks from this queue, now or when its pause is over.
+    pub fn serves(&self, queue: &QueueName) -> bool {
+        let is_leaving = [self.order, self.card.doing].contains(&RunOrder::Drain);
+        !self.is_gone && !is_leaving && self.card.queues.contains(queue)
+    }
+
     /// How many tasks it runs now. A worker that leases over HTTP runs what it holds, and may say so seldom;
     /// others may hold what they have not begun.
     pub fn slots_used(&self) -> u32 {

@@ -155,7 +155,9 @@ fn end(
             }
             tell(EventKind::TaskDeadLetter, EventDetails { error: error(), ..known() });
         }
-        // Snoozed, put off or given back.
+        // Handled elsewhere. The start was not published either: see `Client::watched_for`.
+        State::Pending if run.next.note.is_none() => {}
+        // Snoozed, put off or released.
         State::Scheduled | State::Pending => tell(EventKind::TaskRetrying, waits(state)),
         State::Running => {}
     }

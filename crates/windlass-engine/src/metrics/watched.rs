@@ -1,16 +1,17 @@
 //! A store whose calls are counted, timed and told as live events. What it answers is handed on as it is.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
 use windlass_core::store::{
     ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, ChangeParams, ChangeReply, Claim,
-    ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
-    Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation, SaveDoc, Saved,
-    WaitParams, Wake, WorkerRecord,
+    ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, HandledKinds, Inserted,
+    Inspection, Leadership, ListParams, Order, Orders, Page, Profile, QueueRecord, Reservation,
+    SaveDoc, Saved, WaitParams, Wake, WorkerRecord,
 };
-use windlass_core::{NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
+use windlass_core::{Claimed, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
 use super::{EndedRun, Metrics};
 use crate::live::Live;
@@ -19,11 +20,33 @@ pub(crate) struct Watched {
     inner: Arc<dyn Store>,
     metrics: Metrics,
     live: Live,
+    /// Claimed tasks of other kinds will be released, so they are neither counted nor published as events.
+    kinds: Option<HandledKinds>,
 }
 
 impl Watched {
     pub(crate) fn around(inner: Arc<dyn Store>, metrics: Metrics, live: Live) -> Arc<dyn Store> {
-        Arc::new(Self { inner, metrics, live })
+        Arc::new(Self { inner, metrics, live, kinds: None })
+    }
+
+    /// The same for claims of a worker that handles only these kinds.
+    pub(crate) fn for_worker(
+        inner: Arc<dyn Store>,
+        metrics: Metrics,
+        live: Live,
+        kinds: HandledKinds,
+    ) -> Arc<dyn Store> {
+        Arc::new(Self { inner, metrics, live, kinds: Some(kinds) })
+    }
+
+    fn claimed(&self, worker: &WorkerId, tasks: &[Claimed]) {
+        let is_own = |task: &Claimed| self.kinds.as_ref().is_none_or(|k| k.handles(&task.kind));
+        let own: Cow<'_, [Claimed]> = match tasks.iter().all(is_own) {
+            true => Cow::Borrowed(tasks),
+            false => tasks.iter().filter(|task| is_own(task)).cloned().collect(),
+        };
+        self.metrics.claimed(&own);
+        self.live.claimed(worker, &own);
     }
 
     async fn timed<T>(&self, op: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
@@ -78,8 +101,7 @@ impl Store for Watched {
     async fn claim(&self, params: ClaimParams) -> Result<Claim> {
         let worker = params.worker.clone();
         let claim = self.timed("claim", self.inner.claim(params)).await?;
-        self.metrics.claimed(&claim.tasks);
-        self.live.claimed(&worker, &claim.tasks);
+        self.claimed(&worker, &claim.tasks);
         Ok(claim)
     }
 
@@ -90,8 +112,7 @@ impl Store for Watched {
         self.metrics.ended(&runs, &reply.outcomes);
         self.live.applied(ends, &reply.outcomes);
         if let Some(Ok(claim)) = &reply.claim {
-            self.metrics.claimed(&claim.tasks);
-            self.live.claimed(&worker, &claim.tasks);
+            self.claimed(&worker, &claim.tasks);
         }
         Ok(reply)
     }

@@ -94,7 +94,8 @@ fn told(ending: &Ending) -> (&'static str, Option<&str>) {
         Ending::DeadlinePassed { .. } => ("deadline_passed", Some("the deadline has passed")),
         Ending::Snoozed { .. } => ("snoozed", None),
         Ending::PutOff => ("put_off", None),
-        Ending::Released => ("released", None),
+        Ending::Released | Ending::HandledElsewhere => ("released", None),
+        Ending::Unhandled { .. } => ("unhandled", None),
         Ending::Cancelled => ("cancelled", None),
     }
 }

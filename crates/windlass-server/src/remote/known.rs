@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use windlass_core::store::{Orders, WakeMark, WorkerCard, WorkerRecord};
 use windlass_core::{Claimed, Lease, TaskId, TaskRecord, Timestamp};
+use windlass_engine::ClaimPaces;
 
 use super::Control;
 
@@ -25,6 +26,8 @@ pub(super) struct Known {
     runs: HashMap<TaskId, Run>,
     /// It may hold what another server gave it.
     may_hold_more: bool,
+    /// The pace of claims from queues that also hold tasks of other types.
+    pub(super) paces: ClaimPaces,
 }
 
 /// A run of a remote worker.
@@ -77,6 +80,7 @@ impl Known {
             heard: now,
             runs: HashMap::new(),
             may_hold_more: false,
+            paces: ClaimPaces::default(),
         }
     }
 
@@ -122,6 +126,10 @@ impl Known {
     pub(super) fn introduce(&mut self, card: WorkerCard, slots: Option<u32>) {
         let before = std::mem::replace(&mut self.card, card);
         let card = &mut self.card;
+        if card.kinds != before.kinds {
+            // Other workers must see the new kinds immediately.
+            self.beaten = long_ago();
+        }
         (card.slots_used, card.doing) = (before.slots_used, before.doing);
         card.slots = slots.unwrap_or(before.slots);
         if card.name.is_empty() {

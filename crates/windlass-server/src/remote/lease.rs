@@ -1,5 +1,7 @@
 //! Leasing: a worker asks for tasks, and waits for them if it likes.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -10,8 +12,8 @@ use windlass_core::store::{
     ApplyParams, CLAIM_BYTES_MAX, Claim, ClaimParams, RunOrder, WaitParams, Wake, WakeMark,
     WorkerCard,
 };
-use windlass_core::{Claimed, Ending, Error, Transition, WorkerId};
-use windlass_engine::{Queues, share};
+use windlass_core::{Claimed, Ending, Error, Store, Transition, WorkerId};
+use windlass_engine::{ClaimTurn, Queues, share};
 
 use super::known::Known;
 use super::spare::hire;
@@ -23,6 +25,8 @@ use crate::problem::{Outcome, Problem, Slug};
 
 /// How many tasks with two crashes or more are handed out at once, since each may be fatal.
 const SUSPECTS_AT_ONCE: usize = 1;
+/// Most tasks of other types that a claim skips.
+const SKIPPED_MAX: usize = 100;
 /// A look for orders waits in vain, so that it may be any time.
 const NOTICE: Duration = Duration::from_secs(1);
 /// The pause after a wait that failed.
@@ -155,10 +159,10 @@ pub(super) async fn wait_for_tasks(
                 }
             };
             if !handed.is_empty() {
-                let (worker, tasks) = (worker.clone(), handed.take().tasks);
+                let (worker, tasks) = (worker.clone(), handed.take());
                 return Ok(Leased { worker, tasks, control });
             }
-            mark = Some(handed.take().mark);
+            mark = handed.mark;
         }
         let rest = end.saturating_duration_since(Instant::now());
         let is_over = rest.is_zero() || stop.is_cancelled();
@@ -195,77 +199,147 @@ fn may_have_orders(shared: &Shared, worker: &WorkerId, since: Option<WakeMark>) 
     matches!(shared.store().wait(params).now_or_never(), Some(Ok(Wake::Orders)))
 }
 
-/// What the store is asked for.
-pub(super) fn claim_params(shared: &Shared, worker: &WorkerId, ask: &Ask) -> ClaimParams {
-    let quotas = share(&ask.queues, ask.max, &mut shared.remote().dice.lock());
-    let (worker, limit) = (worker.clone(), ask.max);
-    ClaimParams { worker, quotas, limit, suspects_at_most: SUSPECTS_AT_ONCE }
+/// The next claim, and whether other queues are to be claimed from after it. Nothing while every queue is closed because of
+/// its foreign tasks.
+pub(super) fn claim_params(
+    shared: &Shared,
+    worker: &WorkerId,
+    ask: &Ask,
+) -> Option<(ClaimParams, bool)> {
+    let queues = || Cow::Borrowed(&ask.queues);
+    let turn = shared
+        .remote()
+        .with(worker, |known| known.paces.turn(queues(), ask.max, Instant::now()))
+        .unwrap_or_else(|| ClaimTurn { queues: queues(), limit: ask.max, is_alone: false });
+    if turn.queues.weighted.is_empty() {
+        return None;
+    }
+    let limit = turn.limit.min(ask.max + SKIPPED_MAX);
+    let quotas = share(&turn.queues, limit, &mut shared.remote().dice.lock());
+    let worker = worker.clone();
+    let params = ClaimParams { worker, quotas, limit, suspects_at_most: SUSPECTS_AT_ONCE };
+    Some((params, turn.is_alone))
 }
 
 /// The most that a claim may bring: it stops behind the task with which it has enough.
 pub(super) fn claim_bytes_max(shared: &Shared, ask: &Ask) -> usize {
     let payload_bytes_max = shared.client().config().limits.payload_bytes_max;
-    ask.max.saturating_mul(payload_bytes_max).min(CLAIM_BYTES_MAX + payload_bytes_max)
+    let skipped_max = if ask.card.kinds.is_some() { SKIPPED_MAX } else { 0 };
+    let limit = ask.max + skipped_max;
+    limit.saturating_mul(payload_bytes_max).min(CLAIM_BYTES_MAX + payload_bytes_max)
+}
+
+/// The store for claims of a worker: tasks that it does not handle are neither counted nor published as events.
+pub(super) fn store_for(shared: &Shared, ask: &Ask) -> Arc<dyn Store> {
+    shared.client().watched_for(ask.card.kinds.as_ref())
 }
 
 /// Tasks that were claimed for a worker; they go back unless it takes them.
 pub(super) struct Handed {
     shared: Shared,
     worker: WorkerId,
-    claim: Option<Claim>,
+    tasks: Vec<Claimed>,
+    /// The mark to wait from; nothing while every queue is closed.
+    mark: Option<WakeMark>,
 }
 
 impl Handed {
-    /// Notes what the worker gets. What must not start any more it does not get.
-    pub(super) async fn new(shared: &Shared, worker: &WorkerId, claim: Claim) -> Self {
+    /// Notes the tasks that the worker receives. Tasks past their deadline and tasks of types that the worker does not
+    /// handle end here.
+    pub(super) async fn new(shared: &Shared, worker: &WorkerId, ask: &Ask, claim: Claim) -> Self {
         let is_over =
             |task: &Claimed| task.spec.extras.deadline.is_some_and(|at| at <= task.claimed_at);
         let (over, tasks): (Vec<_>, Vec<_>) = claim.tasks.into_iter().partition(is_over);
         end(shared, worker, over, &Ending::DeadlinePassed { has_started: false }).await;
+        let (mut tasks, foreign) = part(shared, worker, ask, tasks);
+        // If other workers took the skipped tasks, the claim has more of the worker's tasks than it asked for.
+        let surplus = tasks.split_off(tasks.len().min(ask.max));
+        end(shared, worker, surplus, &Ending::HandledElsewhere).await;
         shared.remote().hand_out(worker, &tasks);
-        let claim = Some(Claim { tasks, ..claim });
-        Self { shared: shared.clone(), worker: worker.clone(), claim }
+        let (shared, worker, mark) = (shared.clone(), worker.clone(), Some(claim.mark));
+        let handed = Self { shared, worker, tasks, mark };
+        end_foreign(&handed.shared, &handed.worker, foreign).await;
+        handed
     }
 
     fn is_empty(&self) -> bool {
-        self.claim.as_ref().is_none_or(|claim| claim.tasks.is_empty())
+        self.tasks.is_empty()
     }
 
     /// Of their payloads.
     pub(super) fn bytes(&self) -> usize {
-        let tasks = self.claim.iter().flat_map(|claim| &claim.tasks);
-        tasks.map(|task| task.payload.len()).sum()
+        self.tasks.iter().map(|task| task.payload.len()).sum()
     }
 
     /// Takes them: from now on they are their worker's.
-    fn take(mut self) -> Claim {
-        self.claim.take().expect("a claim is taken once")
+    fn take(mut self) -> Vec<Claimed> {
+        std::mem::take(&mut self.tasks)
     }
 }
 
 impl Drop for Handed {
     fn drop(&mut self) {
-        let Some(claim) = self.claim.take().filter(|claim| !claim.tasks.is_empty()) else { return };
-        let leases: Vec<_> = claim.tasks.iter().map(Claimed::lease).collect();
+        let tasks = std::mem::take(&mut self.tasks);
+        if tasks.is_empty() {
+            return;
+        }
+        let leases: Vec<_> = tasks.iter().map(Claimed::lease).collect();
         self.shared.remote().take_runs(&self.worker, &leases.iter().collect::<Vec<_>>());
         let (shared, worker) = (self.shared.clone(), self.worker.clone());
         self.shared.detach(async move {
-            end(&shared, &worker, claim.tasks, &Ending::Released).await;
+            end(&shared, &worker, tasks, &Ending::Released).await;
         });
     }
+}
+
+/// Splits tasks into those that the worker handles and foreign ones.
+fn part(
+    shared: &Shared,
+    worker: &WorkerId,
+    ask: &Ask,
+    tasks: Vec<Claimed>,
+) -> (Vec<Claimed>, Vec<Claimed>) {
+    if ask.card.kinds.is_none() {
+        return (tasks, Vec::new());
+    }
+    let handles = |task: &Claimed| ask.card.handles(&task.kind);
+    let mut dice = shared.remote().dice.lock();
+    let mut tasks = Some(tasks);
+    let parted = shared.remote().with(worker, |known| {
+        known.paces.part(tasks.take().unwrap_or_default(), handles, Instant::now(), &mut dice)
+    });
+    // A worker that is no longer remembered is not paced.
+    parted.unwrap_or_else(|| tasks.unwrap_or_default().into_iter().partition(handles))
+}
+
+/// Ends tasks of types that their worker does not handle, by the same rules as the engine.
+async fn end_foreign(shared: &Shared, worker: &WorkerId, tasks: Vec<Claimed>) {
+    if tasks.is_empty() {
+        return;
+    }
+    let endings = shared.client().foreign_endings(&tasks.iter().collect::<Vec<_>>()).await;
+    let transition = |(task, ending): (&Claimed, Ending)| judge(shared, task, ending);
+    let transitions = tasks.iter().zip(endings).map(transition).collect();
+    apply_ends(shared, worker, transitions).await;
 }
 
 /// One claim, driven to its end.
 async fn claim(shared: &Shared, worker: &WorkerId, ask: &Ask) -> Outcome<Handed> {
     let (shared_too, worker_too, ask) = (shared.clone(), worker.clone(), ask.clone());
     let claiming = async move {
+        let store = store_for(&shared_too, &ask);
+        let mut mark = None;
         loop {
-            let params = claim_params(&shared_too, &worker_too, &ask);
-            let claim = shared_too.store().claim(params).await?;
+            let Some((params, is_alone)) = claim_params(&shared_too, &worker_too, &ask) else {
+                let tasks = Vec::new();
+                return Ok(Handed { shared: shared_too, worker: worker_too, tasks, mark });
+            };
+            let claim = store.claim(params).await?;
             let has_brought = !claim.tasks.is_empty();
-            let handed = Handed::new(&shared_too, &worker_too, claim).await;
-            // Where all that came was over its deadline, there may be more behind it.
-            if has_brought && handed.is_empty() {
+            let handed = Handed::new(&shared_too, &worker_too, &ask, claim).await;
+            // Nothing in the claim is for the worker: there may be more behind it, or in other queues.
+            if handed.is_empty() && (has_brought || is_alone) {
+                mark = handed.mark;
                 continue;
             }
             return Ok(handed);
@@ -289,6 +363,10 @@ async fn end(shared: &Shared, worker: &WorkerId, tasks: Vec<Claimed>, ending: &E
         return;
     }
     let transitions = tasks.iter().map(|task| judge(shared, task, ending.clone())).collect();
+    apply_ends(shared, worker, transitions).await;
+}
+
+async fn apply_ends(shared: &Shared, worker: &WorkerId, transitions: Vec<Transition>) {
     let params = ApplyParams { worker: worker.clone(), transitions, then_claim: None };
     if let Err(error) = shared.store().apply(params).await {
         tracing::warn!(%worker, error = error.chain(), "leased tasks are not given back");
@@ -310,9 +388,23 @@ async fn pass(
     claimed: Option<WakeMark>,
     time: Duration,
 ) {
+    // A paced queue is polled when it opens; its wake-ups are for other workers.
+    let now = Instant::now();
+    let (opening, paced) = shared
+        .remote()
+        .with(worker, |known| {
+            known.paces.announce(now);
+            let names = ask.queues.weighted.iter().map(|(name, _)| name);
+            let paced: Vec<_> = names.filter(|name| known.paces.is_paced(name)).cloned().collect();
+            (known.paces.next_opening(), paced)
+        })
+        .unwrap_or_default();
+    let time = opening.map_or(time, |at| time.min(at.saturating_duration_since(now)));
+    let names = ask.queues.weighted.iter().map(|(name, _)| name);
+    let open: Vec<_> = names.filter(|name| !paced.contains(name)).cloned().collect();
     // Who rests waits for orders only, from its last beat on.
-    let (queues, since) = match claimed {
-        Some(mark) => (ask.queues.weighted.iter().map(|(name, _)| name.clone()).collect(), mark),
+    let (queues, since) = match claimed.filter(|_| !open.is_empty()) {
+        Some(mark) => (open, mark),
         None => match shared.remote().with(worker, |known| known.mark()).flatten() {
             Some(mark) => (Vec::new(), mark),
             None => return tokio::time::sleep(time).await,

@@ -8,7 +8,7 @@ use windlass_core::{Ending, Error, Lease, State, TaskId, TaskRecord, Transition,
 use super::known::Run;
 use super::lease::{
     Ask, Handed, LeaseBounds, Leased, check_ask, claim_bytes_max, claim_params, introduce, judge,
-    renew, wait_for_tasks,
+    renew, store_for, wait_for_tasks,
 };
 use super::{check_worker, recognise, unknown};
 use crate::access::Caller;
@@ -206,17 +206,23 @@ async fn apply(
         && let Ok(control) = renew(shared, asker).await
         && control.order == RunOrder::Run
     {
-        then_claim = Some(claim_params(shared, asker, ask));
+        then_claim = claim_params(shared, asker, ask).map(|(params, _)| params);
     }
     if transitions.is_empty() && then_claim.is_none() {
         return Ok((Vec::new(), None));
     }
     let params = ApplyParams { worker: worker.clone(), transitions, then_claim };
-    let (shared_too, asker) = (shared.clone(), asking.map(|(asker, _)| asker.clone()));
+    let (shared_too, asking) = (shared.clone(), asking.cloned());
     let applying = async move {
-        let ApplyReply { outcomes, claim } = shared_too.store().apply(params).await?;
-        let handed = match (asker, claim) {
-            (Some(asker), Some(Ok(claim))) => Some(Handed::new(&shared_too, &asker, claim).await),
+        let store = match &asking {
+            Some((_, ask)) => store_for(&shared_too, ask),
+            None => shared_too.store().clone(),
+        };
+        let ApplyReply { outcomes, claim } = store.apply(params).await?;
+        let handed = match (asking, claim) {
+            (Some((asker, ask)), Some(Ok(claim))) => {
+                Some(Handed::new(&shared_too, &asker, &ask, claim).await)
+            }
             (_, _) => None,
         };
         Ok::<_, Error>((outcomes, handed))

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use windlass_core::limits::clip;
-use windlass_core::store::{Depth, Filter, Order, RunOrder, WorkerRecord};
+use windlass_core::store::{Depth, Filter, Order, RunOrder, WorkerCard, WorkerRecord};
 use windlass_core::{ErrorKind, State, WorkerId};
 
 use super::Name;
@@ -23,7 +23,7 @@ use crate::wire::task::Task;
 use crate::wire::worker::Worker;
 use crate::wire::{Json, List};
 
-/// What a worker takes in a list, about, and the name of each of its queues.
+/// Bytes of a worker in a list, about, and of the name of each of its queues and types.
 const WORKER_BYTES: usize = 1024;
 const NAME_BYTES: usize = 32;
 /// Most tasks of one worker that are told.
@@ -45,8 +45,11 @@ pub(super) async fn list(
 ) -> Outcome<Response> {
     query.none()?;
     let workers = shared.workers().await?;
-    let queues: usize = workers.iter().map(|worker| worker.card.queues.len()).sum();
-    memory.hold(workers.len() * WORKER_BYTES + queues * NAME_BYTES).await?;
+    let kinds =
+        |card: &WorkerCard| card.kinds.as_ref().and_then(|k| k.names()).map_or(0, <[_]>::len);
+    let names = |worker: &WorkerRecord| worker.card.queues.len() + kinds(&worker.card);
+    let names: usize = workers.iter().map(names).sum();
+    memory.hold(workers.len() * WORKER_BYTES + names * NAME_BYTES).await?;
     let now = shared.store().inspect(Depth::Ping).await?.now;
     let data = workers.iter().map(|worker| Worker::new(worker, now)).collect();
     Ok(memory.attach(Json(StatusCode::OK, List::whole(data)).into_response()))

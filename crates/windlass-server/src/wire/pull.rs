@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use windlass_core::store::{Applied, PrioritySet, ProgressReport, RunOrder, WorkerCard};
+use windlass_core::store::{
+    Applied, HandledKinds, PrioritySet, ProgressReport, RunOrder, WorkerCard,
+};
 use windlass_core::{
-    Claimed, Ending, Epoch, Lease, QueueName, TaskId, Timestamp, WorkerId, config::Config, limits,
+    Claimed, Ending, Epoch, Kind, Lease, QueueName, TaskId, Timestamp, WorkerId, config::Config,
+    limits,
 };
 use windlass_engine::{DEFAULT_QUEUE, Queues};
 
@@ -73,6 +76,7 @@ fn read_ask(mut object: Object<'_>) -> Outcome<Ask> {
             card.slots = between(&field, 1, SLOTS_MAX)?;
             slots = Some(card.slots);
         }
+        card.kinds = object.take("types").map(|field| kinds(&field)).transpose()?.flatten();
     }
     let queues = Queues { weighted, is_strict: false, priorities: PrioritySet::ALL };
     Ok(Ask { worker, card, slots, queues, max: max as usize, wait })
@@ -200,6 +204,18 @@ fn between(field: &Field<'_>, least: u32, most: u32) -> Outcome<u32> {
         return Ok(count);
     }
     Err(field.refused(format!("use {least} to {most}")))
+}
+
+/// The types that a worker handles.
+fn kinds(field: &Field<'_>) -> Outcome<Option<HandledKinds>> {
+    let mut kinds = Vec::new();
+    for item in field.list()? {
+        kinds.push(Kind::new(&item.text()?).map_err(|error| item.refused(error))?);
+    }
+    if kinds.is_empty() {
+        return Err(field.refused("name at least one type, or leave it out for every type"));
+    }
+    Ok(HandledKinds::new(kinds))
 }
 
 /// Names, or names with their weights.

@@ -45,7 +45,7 @@ pub(crate) struct Task<'a> {
     /// A result that is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     result_base64: Option<String>,
-    /// The last that any run said; null in lists but those of dead letters.
+    /// The last error of a run, or why the task waits; null in lists but those of dead letters.
     error: Option<&'a str>,
     #[schemars(with = "Option<String>")]
     worker_id: Option<&'a WorkerId>,
@@ -142,7 +142,7 @@ impl<'a> Task<'a> {
             max_crashes: spec.max_crashes,
             result: None,
             result_base64: None,
-            error: record.history.last_error(),
+            error: error(record),
             worker_id: record.worker.as_ref(),
             epoch: record.epoch,
             progress: record.progress(),
@@ -160,6 +160,12 @@ impl<'a> Task<'a> {
             traceparent: extras.traceparent.as_deref(),
         }
     }
+}
+
+/// Why a task waits that no worker handles, else the last error of a run.
+fn error(record: &TaskRecord) -> Option<&str> {
+    let reason = record.history.wait_reason().filter(|_| record.state == State::Scheduled);
+    reason.or_else(|| record.history.last_error())
 }
 
 /// Bytes as JSON when they are, byte for byte, else as base64.

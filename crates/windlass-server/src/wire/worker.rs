@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use windlass_core::store::{RunOrder, WorkerRecord};
-use windlass_core::{QueueName, Timestamp, WorkerId};
+use windlass_core::store::{HandledKinds, RunOrder, WorkerRecord};
+use windlass_core::{Kind, QueueName, Timestamp, WorkerId};
 
 use super::Seconds;
 use super::words::{OrderWord, SecondsWord, Time};
@@ -19,6 +19,11 @@ pub(crate) struct Worker<'a> {
     version: &'a str,
     #[schemars(with = "Vec<String>")]
     queues: &'a [QueueName],
+    /// The types that it handles; null if it handles every type, or too many to list them.
+    #[schemars(with = "Option<Vec<String>>")]
+    types: Option<&'a [Kind]>,
+    /// How many types it handles; null if it handles every type.
+    type_count: Option<usize>,
     slots: u32,
     slots_used: u32,
     /// Its process does the upkeep for all, by its own account.
@@ -49,6 +54,8 @@ impl<'a> Worker<'a> {
             pid: card.pid,
             version: &card.version,
             queues: &card.queues,
+            types: card.kinds.as_ref().and_then(HandledKinds::names),
+            type_count: card.kinds.as_ref().map(HandledKinds::count),
             slots: card.slots,
             slots_used: record.slots_used(),
             leader: card.is_leader && !record.is_gone,

@@ -18,4 +18,5 @@ mod statistics;
 mod submit;
 mod support;
 mod tls;
+mod types;
 mod unread;

@@ -65,6 +65,41 @@ pub async fn every_ending_but_success_is_told_with_its_run(s: Scene) {
     }
 }
 
+pub async fn a_task_handled_elsewhere_waits_where_it_stood_without_a_trace(s: Scene) {
+    let worker = s.worker().await;
+    let ids = s.submit_many(3).await;
+    for _ in 0..3 {
+        let tasks = s.claim(&worker, 2).await;
+        let end = |task: &_| s.transition(task, Ending::HandledElsewhere);
+        s.apply(&worker, tasks.iter().map(end).collect()).await;
+    }
+    for id in &ids {
+        let record = s.record(id).await;
+        let counts = (record.state, record.attempts, record.crashes);
+        assert_eq!(counts, (State::Pending, 0, 0), "{record:?}");
+        check(&s, id, &[Happening::Submitted]).await;
+    }
+    assert_eq!(s.claim_ids(&worker, 3).await, ids, "in their order");
+}
+
+pub async fn a_task_that_nobody_handles_says_why_it_waits(s: Scene) {
+    let run = s.start(draft()).await;
+    let reason = windlass_core::state::unhandled(&run.kind);
+    let mut again = run.clone();
+    for _ in 0..2 {
+        s.finish(&again, Ending::Unhandled { delay: SECOND }).await;
+        s.advance(SECOND * 2);
+        s.promote().await;
+        again = s.take(&run.worker, &run.id).await;
+    }
+    s.finish(&again, Ending::Unhandled { delay: SECOND }).await;
+    let record = s.record(&run.id).await;
+    assert_eq!((record.state, record.attempts), (State::Scheduled, 0), "{record:?}");
+    assert_eq!(record.history.wait_reason(), Some(&*reason));
+    assert_eq!(record.history.entries().len(), 1, "one entry, however often: {record:?}");
+    assert!(record.history.waits_since(&reason) < Some(s.now().await));
+}
+
 pub async fn every_failure_keeps_its_error(s: Scene) {
     let run = s.start(draft().max_retries(2)).await;
     s.finish(&run, failed("first")).await;

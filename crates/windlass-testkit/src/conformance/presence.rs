@@ -1,9 +1,9 @@
 //! Beats, orders, progress and what is known of workers.
 
 use windlass_core::store::{
-    Beat, HeldLeases, Order, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
+    Beat, HandledKinds, HeldLeases, Order, ProgressReport, RunOrder, WorkerCard, WorkerRecord,
 };
-use windlass_core::{Ending, ErrorKind, WorkerId};
+use windlass_core::{Ending, ErrorKind, Kind, WorkerId};
 
 use crate::draft::{draft, queue};
 use crate::scene::{SECOND, Scene, completed};
@@ -110,6 +110,26 @@ pub async fn a_worker_is_known_with_what_it_holds_until_it_is_gone(s: Scene) {
     s.lose_all_workers().await;
     let record = known(&s, &worker).await;
     assert_eq!((record.is_gone, record.running_count), (true, 0));
+}
+
+pub async fn the_kinds_of_a_worker_are_kept_as_it_lists_them(s: Scene) {
+    let elsewhere = s.elsewhere().await;
+    let list = |count: usize| {
+        HandledKinds::new((0..count).map(|number| Kind::stored(&format!("kind-{number}"))))
+    };
+    for (kinds, unlisted) in [(list(0), 1), (list(3), 3), (list(900), 900), (None, 1)] {
+        let worker = s.new_worker_id();
+        for kinds in [kinds.clone(), kinds] {
+            let card = WorkerCard { kinds: kinds.clone(), ..WorkerCard::default() };
+            s.store.beat(Beat { card, ..s.sign(&worker) }).await.unwrap();
+            let card = known(&elsewhere, &worker).await.card;
+            assert_eq!(card.kinds, kinds);
+            let other = Kind::stored(&format!("kind-{unlisted}"));
+            assert_eq!(card.handles(&other), kinds.is_none());
+        }
+        s.store.beat(s.sign(&worker)).await.unwrap();
+        assert_eq!(known(&elsewhere, &worker).await.card.kinds, None, "a beat replaces the card");
+    }
 }
 
 pub async fn workers_are_told_by_id(s: Scene) {

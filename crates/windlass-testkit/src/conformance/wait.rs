@@ -218,6 +218,14 @@ pub async fn a_release_wakes_who_waits(s: Scene) {
     .await;
 }
 
+pub async fn a_task_handled_elsewhere_wakes_who_waits(s: Scene) {
+    let run = s.start(draft()).await;
+    check_wakes(&s, "a release for others", async |s| {
+        s.finish(&run, Ending::HandledElsewhere).await;
+    })
+    .await;
+}
+
 pub async fn a_crash_wakes_who_waits(s: Scene) {
     s.start(draft()).await;
     check_wakes(&s, "an expire", async |s| {

@@ -23,6 +23,7 @@ pub(crate) const LEASE: Form = Form::new(
 );
 
 const NAMES: Sort = Sort::List { of: &Sort::Name, least: 1, most: MEMBERS_MAX };
+const TYPES: Sort = Sort::List { of: &Sort::Name, least: 1, most: MEMBERS_MAX };
 const WEIGHTS: Sort = Sort::Weights { most: WEIGHT_MAX };
 
 pub(super) const WORKER: Form = Form::new(
@@ -32,6 +33,7 @@ pub(super) const WORKER: Form = Form::new(
         entry("name", Sort::Text, "For people, up to 128 bytes"),
         entry("version", Sort::Text, "For people, up to 128 bytes"),
         entry("slots", Sort::Count { least: 1, most: SLOTS_MAX }, "Tasks that it runs at a time"),
+        entry("types", TYPES, "The types that it handles; every type if absent"),
     ],
 );
 

@@ -124,6 +124,8 @@ fn record(info: ServerInfo, until: Timestamp) -> WorkerRecord {
             _ => RunOrder::Run,
         },
         is_leader: false,
+        // A Go server does not say what its mux handles.
+        kinds: None,
     };
     let started = info.start_time.map_or(0, |at| at.seconds.saturating_mul(1_000));
     WorkerRecord {
