@@ -16,6 +16,7 @@ mod metadata;
 mod picture;
 mod sbom;
 mod schema;
+mod settings;
 mod setup;
 mod shell;
 mod test;
@@ -40,6 +41,8 @@ enum Chore {
     Check,
     /// Write (or with --check compare) the committed schema dumps.
     Schema(schema::Args),
+    /// Write (or with --check compare) the page of all settings.
+    Settings(settings::Args),
     /// Print the bill of materials of the binary, as CycloneDX.
     Sbom(sbom::Args),
     /// Attack windlass and let an independent auditor judge; prints one JSON verdict.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Chore::Test(args) => test::run(&args),
         Chore::Check => check::run(),
         Chore::Schema(args) => schema::run(&args),
+        Chore::Settings(args) => settings::run(&args),
         Chore::Sbom(args) => sbom::run(&args),
         Chore::Torture(args) => torture::run(args),
         Chore::FuzzApi(args) => fuzz_api::run(&args),

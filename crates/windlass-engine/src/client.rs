@@ -20,6 +20,7 @@ use crate::batcher::Batcher;
 use crate::handle::Handle;
 use crate::live::{EventFilter, Listener, Live};
 use crate::metrics::{Metrics, Watched};
+use crate::outage::warn_unless_outage;
 use crate::statistics::Statistics;
 use crate::task::{Configure, Options, Task, encode};
 use crate::trace;
@@ -363,7 +364,7 @@ async fn insert(store: &Arc<dyn Store>, tasks: &[NewTask]) -> Result<Vec<Inserte
     for repeat in 0..REPEATS_MAX {
         match store.insert(tasks.to_vec()).await {
             Err(error) if error.is_unavailable() => {
-                tracing::warn!(error = error.chain(), "submit will be repeated");
+                warn_unless_outage!(error, "submit will be repeated");
                 let pause = f64::from(1 << repeat) * 0.1 * (1.0 + dice.unit());
                 tokio::time::sleep(Duration::from_secs_f64(pause)).await;
             }

@@ -1,9 +1,9 @@
 //! A store whose calls are counted, timed and told as live events. What it answers is handed on as it is.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 use windlass_core::store::{
     ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, ChangeParams, ChangeReply, Claim,
     ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, Inserted, Inspection,
@@ -13,17 +13,21 @@ use windlass_core::store::{
 use windlass_core::{NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
 use super::{EndedRun, Metrics};
+use crate::dead_letters::DeadLetters;
 use crate::live::Live;
+use crate::outage::Outage;
 
 pub(crate) struct Watched {
     inner: Arc<dyn Store>,
     metrics: Metrics,
     live: Live,
+    /// Shared by all ways to the store, so that each outage is logged once.
+    outage: Arc<Outage>,
 }
 
 impl Watched {
     pub(crate) fn around(inner: Arc<dyn Store>, metrics: Metrics, live: Live) -> Arc<dyn Store> {
-        Arc::new(Self { inner, metrics, live })
+        Arc::new(Self { inner, metrics, live, outage: Arc::default() })
     }
 
     async fn timed<T>(&self, op: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
@@ -32,6 +36,7 @@ impl Watched {
         let metrics = &self.metrics.0;
         let its = metrics.store_op.with_label_values(&[metrics.store_name, op]);
         its.observe(began.elapsed().as_secs_f64());
+        self.outage.note(metrics.store_name, op, began, &answer);
         answer
     }
 
@@ -54,7 +59,8 @@ impl Store for Watched {
 
     async fn dedicated(&self) -> Result<Arc<dyn Store>> {
         let inner = self.inner.dedicated().await?;
-        Ok(Self::around(inner, self.metrics.clone(), self.live.at_home()))
+        let (metrics, live) = (self.metrics.clone(), self.live.at_home());
+        Ok(Arc::new(Self { inner, metrics, live, outage: Arc::clone(&self.outage) }))
     }
 
     async fn inspect(&self, depth: Depth) -> Result<Inspection> {
@@ -86,8 +92,10 @@ impl Store for Watched {
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
         let runs: Vec<EndedRun> = params.transitions.iter().map(EndedRun::of).collect();
         let (ends, worker) = (self.live.applying(&params), params.worker.clone());
+        let dead_letters = DeadLetters::among(&params.transitions);
         let reply = self.timed("apply", self.inner.apply(params)).await?;
         self.metrics.ended(&runs, &reply.outcomes);
+        dead_letters.log(&reply.outcomes);
         self.live.applied(ends, &reply.outcomes);
         if let Some(Ok(claim)) = &reply.claim {
             self.metrics.claimed(&claim.tasks);
@@ -114,7 +122,7 @@ impl Store for Watched {
     }
 
     async fn lead(&self, bid: Bid) -> Result<Leadership> {
-        let asked = tokio::time::Instant::now();
+        let asked = Instant::now();
         let answer = self.timed("lead", self.inner.lead(bid.clone())).await;
         self.metrics.0.leading.note(&bid, asked, &answer);
         answer
