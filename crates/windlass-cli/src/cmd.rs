@@ -14,6 +14,7 @@ mod enqueue;
 mod events;
 mod filters;
 mod health;
+mod ids;
 #[cfg(test)]
 mod manual_tests;
 mod migrate;

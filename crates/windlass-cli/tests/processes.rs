@@ -384,7 +384,7 @@ fn new_token(place: &Place, scope: &str) -> String {
 fn with_token(place: &Place, server: &Server, token: &str, arguments: &[&str]) -> Ran {
     let mut command = place.command();
     // Whatever any library says at its loudest.
-    command.env("WINDLASS_TOKEN", token).env("WINDLASS_LOG", "trace");
+    command.env("WINDLASS_TOKEN", token).env("RUST_LOG", "trace");
     command.args(arguments).args(["--server", &server.url]);
     ran(command.output().expect("it runs"))
 }
@@ -395,7 +395,7 @@ fn the_secret_of_a_token_appears_nowhere() {
     let token = new_token(&place, "admin");
     let secret = token.rsplit('_').next().expect("three parts");
     let mut process = place.command();
-    process.env("WINDLASS_LOG", "trace");
+    process.env("RUST_LOG", "trace");
     let server = place.start_with(process, "serve", &[]);
     let task = with_token(&place, &server, &token, &["enqueue", "noop"]).exits(0);
     let id = task.json()["id"].as_str().expect("an id").to_owned();
@@ -470,7 +470,7 @@ fn a_token_made_or_revoked_in_the_store_counts_at_a_running_server() {
     // Within 5 s; how long it may take here is up to the machine.
     eventually("it asks for a token", || server.get("/api/v1/stats").0 == 401);
     with_token(&place, &server, &token, &["stats"]).exits(0);
-    let told = with_token(&place, &server, &token, &["queue", "pause", "q"]).exits(5);
+    let told = with_token(&place, &server, &token, &["queue", "pause", "q", "--create"]).exits(5);
     assert!(told.err.contains("operate"), "{told}");
     let id = token.split('_').nth(1).expect("three parts");
     place.run(&["token", "revoke", id]).exits(0);

@@ -305,13 +305,16 @@ async fn queues_are_shown_paused_resumed_and_purged() {
 }
 
 #[tokio::test]
-async fn unknown_queues_are_only_made_by_a_pause() {
+async fn unknown_queues_are_only_made_by_a_pause_that_asks_for_it() {
     let api = Api::new();
     api.get("/queues/nope").await.is_problem(404, "not-found");
     api.post("/queues/nope/resume", "").await.is_problem(404, "not-found");
     api.post("/queues/nope/purge", "").await.is_problem(404, "not-found");
     api.post("/queues/%7Bodd%7D/pause", "").await.is_problem(422, "invalid-request");
-    assert_eq!(api.post("/queues/new/pause", "").await.is(200)["paused"], true);
+    let refused = api.post("/queues/new/pause", "").await.is_problem(404, "not-found");
+    assert!(refused["detail"].as_str().unwrap().contains("?create=true"), "{refused}");
+    api.get("/queues/new").await.is_problem(404, "not-found");
+    assert_eq!(api.post("/queues/new/pause?create=true", "").await.is(200)["paused"], true);
     assert_eq!(api.get("/queues/new").await.is(200)["oldest_age"], Value::Null);
 }
 

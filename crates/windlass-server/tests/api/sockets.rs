@@ -305,7 +305,7 @@ async fn a_change_goes_on_when_its_client_has_gone() {
     server.api.faults.hold(Call::Order);
     let mut stream = server.connect().await;
     let request =
-        b"POST /api/v1/queues/q/pause HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
+        b"POST /api/v1/queues/q/pause?create=true HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
     send_until(&server, &mut stream, request, Call::Order).await;
     drop(stream);
     // The connection's end is seen before the next one is answered on this one thread.
