@@ -57,7 +57,7 @@ fn what_was_acknowledged_before_a_kill_is_finished_after_the_restart() {
 fn a_signal_ends_dev_in_good_order_and_what_runs_is_finished() {
     let place = Place::new();
     let mut server = place.dev(&[]);
-    let id = submit(&server, &json!({"type": "sleep", "payload": {"ms": 400}}));
+    let id = submit(&server, &json!({"type": "sleep", "payload": {"ms": 3_000}}));
     until(&place, &id, "running");
     server.signal("-TERM");
     assert_eq!(server.wait(), Some(0));
@@ -85,7 +85,7 @@ fn a_second_signal_ends_a_worker_at_once() {
 fn two_signals_at_once_are_one() {
     let place = Place::new();
     let mut server = place.dev(&[]);
-    let id = submit(&server, &json!({"type": "sleep", "payload": {"ms": 400}}));
+    let id = submit(&server, &json!({"type": "sleep", "payload": {"ms": 3_000}}));
     until(&place, &id, "running");
     server.signal_with(&["-TERM", "-INT"]);
     assert_eq!(server.wait(), Some(0));
@@ -313,7 +313,8 @@ fn a_server_speaks_tls_and_takes_a_new_certificate_on_a_hangup() {
     let ask = |trusted: &str| place.run(&["health", "--server", &url, "--ca-cert", trusted]);
     ask("cert.pem").exits(0);
     place.run(&["health", "--server", &url]).exits(69);
-    place.run(&["health", "--server", &url.replace("https", "http")]).exits(69);
+    let told = place.run(&["health", "--server", &url.replace("https", "http")]).exits(69);
+    assert!(told.err.contains("https://"), "{told}");
     ask("missing.pem").exits(2);
     certify();
     server.signal("-HUP");

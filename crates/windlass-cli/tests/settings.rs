@@ -161,7 +161,7 @@ fn settings_of_workers_change_what_they_say() {
     let place = Place::new();
     place.file(
         "windlass.toml",
-        "[task]\nretention = \"0s\"\n[task.retry]\nshape = \"linear\"\nstep = \"1d\"\njitter = 0.0\n\
+        "[task]\nretention = \"0s\"\n[task.retry]\nshape = \"linear\"\nstep = \"1d\"\nmax = \"2d\"\njitter = 0.0\n\
          [worker]\nconcurrency_per_core = 3\n[limits]\nerror_bytes_max = 7\nresult_bytes_max = 9\n\
          [statistics]\nenabled = false\n[upkeep]\nsweep = \"100ms\"",
     );

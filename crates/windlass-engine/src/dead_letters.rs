@@ -35,7 +35,7 @@ impl DeadLetters {
         let is_stored =
             |it: &DeadLetter| outcomes.get(it.at) == Some(&Applied::Applied(State::DeadLetter));
         for DeadLetter { task_id, kind, queue, error, .. } in self.0.into_iter().filter(is_stored) {
-            tracing::warn!(%task_id, "type" = kind, queue, error, "dead letter");
+            tracing::warn!(%task_id, "type" = %kind, %queue, error, "dead letter");
         }
     }
 }

@@ -33,6 +33,23 @@ async fn paths_and_methods_that_do_not_exist_are_problems() {
 }
 
 #[tokio::test]
+async fn a_path_without_its_prefix_gets_a_hint() {
+    let api = Api::new();
+    for (path, meant) in [
+        ("/tasks", Some("/api/v1/tasks")),
+        ("/api/tasks/x/cancel", Some("/api/v1/tasks/x/cancel")),
+        ("/v1/queues/", Some("/api/v1/queues")),
+        ("/nothing", None),
+    ] {
+        let problem = api.call(Method::GET, path, None).await.is_problem(404, "not-found");
+        let detail = problem["detail"].as_str().unwrap();
+        let hint = meant.map(|meant| format!("did you mean {meant}?"));
+        assert_eq!(detail.contains("did you mean"), hint.is_some(), "{detail}");
+        assert!(detail.contains(&hint.unwrap_or_default()), "{detail}");
+    }
+}
+
+#[tokio::test]
 async fn unknown_parameters_are_refused_everywhere() {
     let api = Api::new();
     for path in [
