@@ -2,7 +2,7 @@
 
 mod support;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Place, ran};
 
 #[track_caller]
@@ -162,19 +162,20 @@ fn settings_of_workers_change_what_they_say() {
     place.file(
         "windlass.toml",
         "[task]\nretention = \"0s\"\n[task.retry]\nshape = \"linear\"\nstep = \"1d\"\nmax = \"2d\"\njitter = 0.0\n\
-         [worker]\nconcurrency_per_core = 3\n[limits]\nerror_bytes_max = 7\nresult_bytes_max = 9\n\
+         [worker]\nconcurrency_per_core = 3\n[limits]\nerror_bytes_max = 60\nresult_bytes_max = 9\n\
          [statistics]\nenabled = false\n[upkeep]\nsweep = \"100ms\"",
     );
     let server = place.dev(&[]);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = place.run(&["workers", "list", "-o", "jsonl"]).exits(0).lines();
     assert_eq!(workers[0]["slots"], cores * 3);
-    let id = place.run(&["enqueue", "fail", r#"{"message":"0123456789"}"#]).exits(0).json();
+    let message = json!({"message": "0123456789".repeat(10)}).to_string();
+    let id = place.run(&["enqueue", "fail", &message]).exits(0).json();
     let id = id["id"].as_str().expect("an id").to_owned();
     let show = || place.run(&["task", "show", &id]).exits(0).json();
     support::eventually("it fails", || show()["state"] == "retrying");
     let task = show();
-    assert_eq!(task["error"], "0123456", "{task}");
+    assert_eq!(task["error"].as_str().map(str::len), Some(60), "{task}");
     // The pause before the first retry is one step.
     let instant = |name: &str| -> windlass::Timestamp {
         task[name].as_str().expect("a time").parse().expect("a time")

@@ -105,7 +105,10 @@ impl Store for Watched {
     }
 
     async fn wait(&self, params: WaitParams) -> Result<Wake> {
-        self.inner.wait(params).await
+        let began = Instant::now();
+        let wake = self.inner.wait(params).await;
+        self.outage.note(self.metrics.0.store_name, "wait", began, &wake);
+        wake
     }
 
     async fn beat(&self, beat: Beat) -> Result<Orders> {
