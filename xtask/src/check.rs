@@ -9,7 +9,7 @@ mod features;
 mod files;
 mod imports;
 
-use crate::{Result, schema, shell};
+use crate::{Result, schema, settings, shell};
 
 /// A rule of the repository: its name and a function that finds what breaks it.
 type Rule = (&'static str, fn() -> Result<Vec<String>>);
@@ -26,6 +26,7 @@ const RULES: &[Rule] = &[
     ("no crate embeds a file from outside of it", files::embedded),
     ("nothing names this machine or a registry", files::portable),
     ("schema dumps are up to date", schema::up_to_date),
+    ("the page of settings is up to date", settings::up_to_date),
     ("what is in deploy/ can be read", deploy::parsed),
     ("what is in deploy/ is complete", deploy::complete),
     ("what is in deploy/ asks for tokens and names exact images", deploy::careful),
@@ -132,6 +133,11 @@ mod tests {
     #[test]
     fn schema_dumps_are_up_to_date() {
         check(schema::up_to_date);
+    }
+
+    #[test]
+    fn the_page_of_settings_is_up_to_date() {
+        check(settings::up_to_date);
     }
 
     #[test]

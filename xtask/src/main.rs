@@ -17,6 +17,7 @@ mod metadata;
 mod picture;
 mod sbom;
 mod schema;
+mod settings;
 mod setup;
 mod shell;
 mod test;
@@ -43,6 +44,8 @@ enum Chore {
     Schema(schema::Args),
     /// Build what people install: the stripped binary and a Debian package.
     Dist(dist::Args),
+    /// Write (or with --check compare) the page of all settings.
+    Settings(settings::Args),
     /// Print the bill of materials of the binary, as CycloneDX.
     Sbom(sbom::Args),
     /// Attack windlass and let an independent auditor judge; prints one JSON verdict.
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Chore::Check => check::run(),
         Chore::Schema(args) => schema::run(&args),
         Chore::Dist(args) => dist::run(&args),
+        Chore::Settings(args) => settings::run(&args),
         Chore::Sbom(args) => sbom::run(&args),
         Chore::Torture(args) => torture::run(args),
         Chore::FuzzApi(args) => fuzz_api::run(&args),

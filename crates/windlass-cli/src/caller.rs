@@ -119,7 +119,24 @@ impl Caller {
         };
         match status {
             200..300 => Ok(Answer { status, body }),
-            _ => Err(Failure::of_answer(status, &body)),
+            _ => {
+                let mut failure = Failure::of_answer(status, &body);
+                if status == 401 && self.has_no_token() {
+                    failure.text.push_str(
+                        "; set WINDLASS_TOKEN to a token of this server (`windlass token create` makes one)",
+                    );
+                }
+                Err(failure)
+            }
+        }
+    }
+}
+
+impl Caller {
+    fn has_no_token(&self) -> bool {
+        match self {
+            Self::Store(_) => false,
+            Self::Server { server, .. } => server.token.is_none(),
         }
     }
 }
@@ -206,11 +223,25 @@ async fn ask(
         // The cause names the URL with all that may be in it; its own causes do not.
         let cause = cause.without_url();
         let url = without_password(&server.url);
-        Failure::new(Code::Unreachable, format!("{what} {url}: {}", explained(&innermost(&cause))))
+        let cause = explained(&innermost(&cause));
+        let hint = protocol_hint(&server.url, &cause);
+        Failure::new(Code::Unreachable, format!("{what} {url}: {cause}{hint}"))
     };
     let answer = request.send().await.map_err(told)?;
     let status = answer.status().as_u16();
     Ok((status, answer.bytes().await.map_err(told)?))
+}
+
+/// What to try where one side speaks TLS and the other does not.
+fn protocol_hint(url: &str, cause: &str) -> &'static str {
+    let has_no_http = ["invalid HTTP version", "connection closed before message completed"];
+    if url.starts_with("http://") && has_no_http.iter().any(|text| cause.contains(text)) {
+        return "; a server that speaks TLS is reached by https://";
+    }
+    if url.starts_with("https://") && cause.contains("InvalidContentType") {
+        return "; the server does not speak TLS: it is reached by http://";
+    }
+    ""
 }
 
 pub(crate) fn innermost(error: &dyn std::error::Error) -> String {

@@ -14,6 +14,7 @@ mod enqueue;
 mod events;
 mod filters;
 mod health;
+mod ids;
 #[cfg(test)]
 mod manual_tests;
 mod migrate;
@@ -35,6 +36,7 @@ use windlass_server::App;
 
 use crate::caller::{Access, Caller};
 use crate::exit::Done;
+use crate::logs;
 use crate::output::{Format, Output};
 use crate::settings::Settings;
 
@@ -88,9 +90,12 @@ pub(crate) struct Globals {
     /// A file of settings in place of ./windlass.toml.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Logs more; twice for still more.
+    /// Logs every run of a task and every request (debug); -vv logs everything, also of libraries.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// How lines of the log are written; text without. Logs go to standard error.
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    pub(crate) log_format: Option<logs::Format>,
 }
 
 #[derive(Subcommand)]
@@ -198,8 +203,8 @@ impl Cli {
         matches!(self.command, Command::Bench(_))
     }
 
-    pub(crate) fn verbose(&self) -> u8 {
-        self.globals.verbose
+    pub(crate) fn globals(&self) -> &Globals {
+        &self.globals
     }
 }
 

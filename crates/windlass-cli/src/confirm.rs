@@ -3,11 +3,12 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use crate::exit::{Code, Done, Failure};
+use crate::output::tell;
 
-/// Goes on only when it is wanted.
-pub(crate) async fn confirm(question: &str, is_sure: bool) -> Done {
+/// True when it is wanted. A person who says no is told that nothing changed, and that is no error.
+pub(crate) async fn confirm(question: &str, is_sure: bool) -> Done<bool> {
     if is_sure {
-        return Ok(());
+        return Ok(true);
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let text = format!("{question} Not without --yes, since nobody can be asked here");
@@ -25,8 +26,11 @@ pub(crate) async fn confirm(question: &str, is_sure: bool) -> Done {
         let _ = tell.send(read.map(|_| answer));
     });
     match told.await {
-        Ok(Ok(answer)) if matches!(answer.trim(), "y" | "Y" | "yes") => Ok(()),
-        Ok(Ok(_)) => Err(Failure::new(Code::Error, "nothing was done")),
+        Ok(Ok(answer)) if matches!(answer.trim(), "y" | "Y" | "yes") => Ok(true),
+        Ok(Ok(_)) => {
+            tell!("nothing changed");
+            Ok(false)
+        }
         Ok(Err(error)) => Err(Failure::new(Code::Error, format!("ask: {error}"))),
         Err(_) => Err(Failure::new(Code::Error, "nobody answered")),
     }

@@ -93,10 +93,11 @@ impl fmt::Display for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error.kind() {
+            // A wrong password, or a right that is missing.
+            _ if error.reason() == Reason::Forbidden => Code::Forbidden,
             ErrorKind::Invalid | ErrorKind::Unsupported => Code::Usage,
             ErrorKind::NotFound => Code::NotFound,
             ErrorKind::Conflict => Code::Conflict,
-            ErrorKind::Unavailable if error.reason() == Reason::Forbidden => Code::Forbidden,
             ErrorKind::Unavailable => Code::Unreachable,
             // The enum may grow; what has no code of its own is an error like any other.
             _ => Code::Error,
@@ -133,6 +134,14 @@ mod tests {
     fn a_fault_of_our_own_is_an_error_without_a_code_of_its_own() {
         assert_eq!(Failure::from(Error::internal("a change panicked")).code, Code::Error);
         assert_eq!(code_of_status(500), Code::Error);
+    }
+
+    #[test]
+    fn a_wrong_password_is_forbidden() {
+        for kind in [ErrorKind::Invalid, ErrorKind::Unavailable] {
+            let error = Error::new(kind, "connect").reason_is(Reason::Forbidden);
+            assert_eq!(Failure::from(error).code, Code::Forbidden);
+        }
     }
 
     #[test]

@@ -101,7 +101,9 @@ impl Output {
     }
 
     pub(crate) fn table(self, table: &Table) -> Done {
-        self.line(&table.render())
+        // A person with a screen sees whole lines; a file takes all there is.
+        let columns = std::io::stdout().is_terminal().then(|| console::Term::stdout().size().1);
+        self.line(&table.render_within(columns.map(usize::from)))
     }
 
     /// Prints a line; a reader that has gone away ends the command, as `head` does on purpose.
@@ -138,7 +140,7 @@ impl Style {
             "completed" => word.green(),
             "running" => word.cyan(),
             "retrying" => word.yellow(),
-            "dead_letter" => word.red(),
+            "dead_letter" | "failed" => word.red(),
             "cancelled" | "gone" => word.dim(),
             _ => word,
         };

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use windlass::core::config::{Config, Layer, Layered, layered, misspelt};
+use windlass::core::config::{Config, Layer, Layered, LogConfig, layered, misspelt};
 
 use crate::cmd::Globals;
 use crate::exit::{Done, Failure};
@@ -55,23 +55,20 @@ impl Settings {
         named.filter(|broker| !broker.is_empty()).map(String::from).collect()
     }
 
+    /// Settings of the log, which begins before anything else. What is wrong with them is said when the command
+    /// gathers its settings.
+    pub(crate) fn log(globals: &Globals) -> LogConfig {
+        let gathered = || {
+            let mut layers = files(globals).ok()?;
+            layers.extend(Layer::of_environment(variables()).ok()?);
+            Some(layered(layers).ok()?.config.log)
+        };
+        gathered().unwrap_or_else(|| Config::default().log)
+    }
+
     /// Puts all sources together; `flags` are those of the command itself.
     pub(crate) fn gather(globals: &Globals, flags: Vec<Layer>) -> Done<Self> {
-        let mut layers = Vec::new();
-        layers.extend(user_file().map(|path| file(&path)).transpose()?.flatten());
-        match &globals.config {
-            Some(path) => {
-                let missing = || Failure::usage(format!("no settings at {}", path.display()));
-                layers.push(file(path)?.ok_or_else(missing)?);
-            }
-            None => layers.extend(file(Path::new(PROJECT_FILE))?),
-        }
-        let variables = || {
-            let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-                Some((name.into_string().ok()?, value.into_string().ok()?))
-            };
-            std::env::vars_os().filter_map(text)
-        };
+        let mut layers = files(globals)?;
         for wrong in variables().filter_map(|(name, _)| misspelt(&name)) {
             let meant = wrong.nearest.map(|name| format!("; did you mean {name}?"));
             let meant = meant.unwrap_or_else(|| " (see `windlass config show`)".into());
@@ -79,6 +76,9 @@ impl Settings {
         }
         layers.extend(Layer::of_environment(variables())?);
         layers.extend(flags);
+        if let Some(format) = globals.log_format {
+            layers.push(Layer::of_one("flag --log-format", "log.format", format.as_str()));
+        }
         if let Some(store) = &globals.store {
             layers.push(Layer::of_one("flag --store", "store", store.as_str()));
         }
@@ -97,6 +97,28 @@ impl Settings {
         let server = server.map(|url| Server::new(url, variable("WINDLASS_TOKEN"), globals));
         Ok(Self { config: layered.config.clone(), layered, server })
     }
+}
+
+/// The settings in files: those of the user, and those of the project.
+fn files(globals: &Globals) -> Done<Vec<Layer>> {
+    let mut layers = Vec::new();
+    layers.extend(user_file().map(|path| file(&path)).transpose()?.flatten());
+    match &globals.config {
+        Some(path) => {
+            let missing = || Failure::usage(format!("no settings at {}", path.display()));
+            layers.push(file(path)?.ok_or_else(missing)?);
+        }
+        None => layers.extend(file(Path::new(PROJECT_FILE))?),
+    }
+    Ok(layers)
+}
+
+/// The variables of the environment that are text.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text)
 }
 
 /// Says once that a password that came as an argument can be read by everybody on this machine.
@@ -127,6 +149,12 @@ fn file(path: &Path) -> Done<Option<Layer>> {
 
 /// Reads a text that someone else provides, and no more of it than makes sense.
 pub(crate) fn read_bounded(name: &str, source: impl Read, bytes_max: usize) -> Done<String> {
+    String::from_utf8(read_bytes(name, source, bytes_max)?)
+        .map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))
+}
+
+/// Reads bytes that someone else provides, and no more of them than makes sense.
+pub(crate) fn read_bytes(name: &str, source: impl Read, bytes_max: usize) -> Done<Vec<u8>> {
     // Room for the blanks around what counts.
     let most = bytes_max.saturating_add(BLANKS_MAX);
     let mut bytes = Vec::new();
@@ -137,7 +165,7 @@ pub(crate) fn read_bounded(name: &str, source: impl Read, bytes_max: usize) -> D
     if bytes.len() > most {
         return Err(Failure::usage(format!("{name} has more than {bytes_max} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))
+    Ok(bytes)
 }
 
 fn user_file() -> Option<PathBuf> {

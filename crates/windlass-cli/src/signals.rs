@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Code, Done, Failure};
-use crate::output::tell;
 use crate::service;
 
 /// Both signals, listened for from the moment this is made.
@@ -67,7 +66,7 @@ pub(crate) async fn until_signalled(
         () = signals.next() => stop.cancel(),
     }
     service::stopping();
-    tell!("stopping; once more to stop at once");
+    tracing::info!("stopping; a second signal stops at once");
     tokio::select! {
         outcome = work => outcome,
         () = signals.after(ONE_SIGNAL) => Err(Failure::new(Code::Interrupted, "stopped at once")),

@@ -1,6 +1,6 @@
 //! Tables for people, and the small words in them.
 
-use console::measure_text_width;
+use console::{measure_text_width, truncate_str};
 use serde_json::Value;
 
 /// Longest text in a cell.
@@ -24,24 +24,91 @@ impl Table {
     }
 
     pub(crate) fn render(&self) -> String {
+        self.render_within(None)
+    }
+
+    /// Renders for a screen that is so many columns wide. Where that is too few, ids are shortened in the middle, and
+    /// then long texts are cut.
+    pub(crate) fn render_within(&self, columns_max: Option<usize>) -> String {
         if self.rows.is_empty() {
             return self.none.to_owned();
         }
-        let headings: Vec<String> = self.headings.iter().map(|name| name.to_uppercase()).collect();
-        let width = |column: usize| {
-            let cells = self.rows.iter().chain([&headings]).filter_map(|row| row.get(column));
-            cells.map(|cell| measure_text_width(cell)).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
+        let mut rows: Vec<Vec<String>> = Vec::with_capacity(self.rows.len() + 1);
+        rows.push(self.headings.iter().map(|name| name.to_uppercase()).collect());
+        rows.extend(self.rows.iter().cloned());
+        if columns_max.is_some_and(|most| total(&widths(&rows)) > most) {
+            let is_id = |heading: &&str| ["id", "worker"].contains(heading);
+            let ids = self.headings.iter().enumerate().filter(|(_, heading)| is_id(heading));
+            for (column, _) in ids {
+                for cell in rows.iter_mut().skip(1).filter_map(|row| row.get_mut(column)) {
+                    *cell = short_id(cell);
+                }
+            }
+        }
+        let is_number: Vec<_> = (0..self.headings.len())
+            .map(|column| {
+                self.rows.iter().filter_map(|row| row.get(column)).all(|it| is_numeric(it))
+            })
+            .collect();
+        let mut widths = widths(&rows);
+        while columns_max.is_some_and(|most| total(&widths) > most) {
+            let texts = widths.iter().enumerate().filter(|(at, _)| !is_number[*at]);
+            let Some((widest, _)) = texts.max_by_key(|(_, width)| **width) else { break };
+            if widths[widest] <= CUT_CHARS_MIN {
+                break;
+            }
+            widths[widest] -= 1;
+        }
         let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).map(|(cell, width)| {
-                format!("{cell}{}", " ".repeat(width.saturating_sub(measure_text_width(cell))))
-            });
+            let cells =
+                row.iter().zip(&widths).zip(&is_number).map(|((cell, width), is_number)| {
+                    let cell = truncate_str(cell, *width, "…");
+                    let pad = " ".repeat(width.saturating_sub(measure_text_width(&cell)));
+                    if *is_number { format!("{pad}{cell}") } else { format!("{cell}{pad}") }
+                });
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
-        let lines: Vec<_> = [&headings].into_iter().chain(&self.rows).map(line).collect();
-        lines.join("\n")
+        rows.iter().map(line).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Least width to which a column is cut.
+const CUT_CHARS_MIN: usize = 8;
+/// Characters at the beginning and at the end of a shortened id. The end sets tasks of the same moment apart.
+const ID_HEAD: usize = 6;
+const ID_TAIL: usize = 8;
+
+/// The width of each column.
+fn widths(rows: &[Vec<String>]) -> Vec<usize> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| measure_text_width(cell)).max().unwrap_or(0)
+    };
+    (0..columns).map(width).collect()
+}
+
+/// The width of a line.
+fn total(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + widths.len().saturating_sub(1) * 2
+}
+
+/// True for what is compared digit by digit: counts, rates, ages, and no number at all.
+fn is_numeric(cell: &str) -> bool {
+    let digits = cell.trim_end_matches(['s', 'm', 'h', 'd', '%']);
+    cell == "-"
+        || (!digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || ".,".contains(c)))
+}
+
+/// An id with its middle left out; commands take the part behind it.
+fn short_id(id: &str) -> String {
+    let length = id.chars().count();
+    if length <= ID_HEAD + 1 + ID_TAIL {
+        return id.to_owned();
+    }
+    let head: String = id.chars().take(ID_HEAD).collect();
+    let tail: String = id.chars().skip(length - ID_TAIL).collect();
+    format!("{head}…{tail}")
 }
 
 /// A field as a cell: text without what could move the cursor, cut where it is long.
@@ -119,8 +186,36 @@ mod tests {
         let mut table = Table::new(&["id", "state"], "nothing");
         table.row(vec!["1".into(), "pending".into()]);
         table.row(vec!["100".into(), "running".into()]);
-        assert_eq!(table.render(), "ID   STATE\n1    pending\n100  running");
+        assert_eq!(table.render(), " ID  STATE\n  1  pending\n100  running");
         assert_eq!(Table::new(&["id"], "nothing").render(), "nothing");
+    }
+
+    #[test]
+    fn a_table_fits_the_screen_and_its_ids_keep_their_ends() {
+        let mut table = Table::new(&["id", "type", "state", "count"], "nothing");
+        let id = "0190c8f0-1234-8000-8000-00000000012c";
+        table.row(
+            [id, &"report.".repeat(8), "\u{1b}[32mcompleted\u{1b}[0m", "12"]
+                .map(String::from)
+                .to_vec(),
+        );
+        let lines = table.render_within(Some(60));
+        assert!(lines.lines().all(|line| measure_text_width(line) <= 60), "{lines}");
+        assert!(lines.contains("0190c8…0000012c") && lines.contains("completed"), "{lines}");
+        assert!(lines.contains("report.report.") && lines.contains('…'), "{lines}");
+        assert!(table.render_within(Some(200)).contains(id));
+        assert!(table.render().contains(id));
+    }
+
+    #[test]
+    fn numbers_stand_below_each_other() {
+        let mut table = Table::new(&["queue", "pending", "oldest"], "nothing");
+        table.row(["a", "1,234", "-"].map(String::from).to_vec());
+        table.row(["b", "7", "5m"].map(String::from).to_vec());
+        assert_eq!(
+            table.render(),
+            "QUEUE  PENDING  OLDEST\na        1,234       -\nb            7      5m"
+        );
     }
 
     #[test]

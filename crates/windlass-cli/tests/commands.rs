@@ -235,6 +235,10 @@ fn many_are_submitted_and_listed_page_by_page() {
 #[test]
 fn queues_are_paused_resumed_and_purged() {
     let place = Place::new();
+    place.run(&["enqueue", "noop"]).exits(0);
+    let refused = place.run(&["queue", "pause", "mail"]).exits(3);
+    assert!(refused.err.contains("--create"), "{refused}");
+    place.run(&["queue", "pause", "mail", "--create"]).exits(0);
     place.run(&["queue", "pause", "mail"]).exits(0);
     assert_eq!(place.run(&["queue", "show", "mail"]).exits(0).json()["paused"], true);
     place.run(&["enqueue", "noop", "--queue", "mail"]).exits(0);
@@ -450,4 +454,75 @@ fn the_migrations_of_a_postgres_are_printed_as_a_script_for_its_schema() {
     place.run(&["migrate", "up", "--store", &store]).exits(0);
     let script = place.run(&["migrate", "sql", "--store", &store]).exits(0).out;
     assert!(script.contains("nothing to do") && !script.contains("BEGIN"), "{script}");
+}
+
+#[test]
+fn a_task_is_found_by_the_beginning_or_the_end_of_its_id() {
+    let place = Place::new();
+    let ids: Vec<_> = (0..3).map(|_| id_of(&place.run(&["enqueue", "noop"]).exits(0))).collect();
+    let end = &ids[1][ids[1].len() - 12..];
+    assert_eq!(place.run(&["task", "show", end]).exits(0).json()["id"], ids[1].as_str());
+    place.run(&["task", "events", end]).exits(0);
+    place.run(&["task", "snooze", end, "--for", "1d"]).exits(0);
+    assert_eq!(place.run(&["task", "cancel", &end.to_uppercase()]).exits(0).json()["changed"], 1);
+    // Ids of one moment begin alike.
+    let many = place.run(&["task", "show", &ids[0][..6]]).exits(2);
+    assert!(ids.iter().all(|id| many.err.contains(id)), "{many}");
+    let none = place.run(&["task", "show", "ffffffff"]).exits(3);
+    assert!(none.err.contains("among all tasks"), "{none}");
+    let server = place.dev(&[]);
+    let worker = place.run(&["workers", "list", "-o", "jsonl"]).exits(0).lines()[0]["id"].clone();
+    let worker = worker.as_str().expect("an id");
+    let shown = place.run(&["workers", "show", &worker[..8], "--server", &server.url]).exits(0);
+    assert_eq!(shown.json()["id"], worker);
+}
+
+#[test]
+fn many_that_are_awaited_are_summed_up_by_their_ends() {
+    let place = Place::new();
+    let _server = place.dev(&[]);
+    let noop = ["enqueue", "noop", "--count", "20", "--wait"];
+    let summary = place.run(&noop).exits(0).json();
+    assert_eq!(
+        summary,
+        json!({"created": 20, "existing": 0, "failed": 0, "states": {"completed": 20}})
+    );
+    let ended = place.run(&[&noop[..], &["-o", "jsonl"]].concat()).exits(0).lines();
+    assert!(
+        ended.len() == 20 && ended.iter().all(|task| task["state"] == "completed"),
+        "{ended:?}"
+    );
+    let table = place.run(&[&noop[..], &["-o", "table"]].concat()).exits(0).out;
+    assert!(table.contains("20 tasks submitted, 20 completed"), "{table}");
+}
+
+#[test]
+fn a_file_that_is_no_text_is_a_payload_of_bytes() {
+    let place = Place::new();
+    let bytes = [0_u8, 255, 128, 10];
+    std::fs::write(place.path().join("picture"), bytes).expect("a file for the test");
+    let task = place.run(&["enqueue", "noop", "@picture"]).exits(0).json();
+    assert_eq!((&task["payload"], &task["payload_base64"]), (&Value::Null, &"AP+ACg==".into()));
+    std::fs::write(place.path().join("note"), "no JSON").expect("a file for the test");
+    place.run(&["enqueue", "noop", "@note"]).exits(2);
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let place = Place::new();
+    let delay = place.run(&["enqueue", "noop", "--delay", "5x"]).exits(2);
+    assert!(delay.err.contains("7d") && delay.err.matches("5x").count() <= 2, "{delay}");
+    let token = place.run(&["token", "create", "--name", "ann", "--scope", "read"]).exits(0).json();
+    let server = place.start("serve", &[]);
+    let refused = place.run(&["stats", "--server", &server.url]).exits(5);
+    assert!(refused.err.contains("WINDLASS_TOKEN"), "{refused}");
+    let mut command = place.command();
+    command.args(["stats", "--server", &server.url]);
+    command.env("WINDLASS_TOKEN", token["token"].as_str().expect("a token"));
+    support::ran(command.output().expect("it runs")).exits(0);
+    let plain = server.url.replace("http://", "https://");
+    let told = place.run(&["stats", "--server", &plain]).exits(69);
+    assert!(told.err.contains("http://"), "{told}");
+    let away = place.run(&["stats", "--server", "http://127.0.0.1:1"]).exits(69);
+    assert!(away.err.contains("127.0.0.1:1"), "{away}");
 }

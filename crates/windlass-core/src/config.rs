@@ -1,6 +1,8 @@
 //! Settings and their defaults. The defaults are the embedded `default.toml`, which documents each.
 
 mod layers;
+mod log;
+mod reference;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,6 +15,8 @@ use crate::limits::Limits;
 use crate::retry::Backoff;
 
 pub use layers::{Layer, Layered, MisspeltVariable, layered, misspelt};
+pub use log::{LogConfig, LogFormat, LogLevel};
+pub use reference::{Setting, sample, settings};
 
 /// The text of the defaults, for `windlass config show` and the docs.
 pub const DEFAULT_TOML: &str = include_str!("../default.toml");
@@ -25,6 +29,8 @@ pub struct Config {
     pub store: String,
     /// The URLs of brokers in front of it, with commas between them; empty for none.
     pub broker: String,
+    /// What the binary logs.
+    pub log: LogConfig,
     /// Settings of the server.
     pub server: ServerConfig,
     /// Where a worker tells its metrics.
@@ -215,10 +221,12 @@ impl Default for Config {
 fn overlay(base: &mut toml::Table, over: toml::Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
-            // Another shape of backoff has other fields: it replaces the default as a whole.
-            (Some(toml::Value::Table(below)), toml::Value::Table(above))
-                if !(key == "retry" && above.contains_key("shape")) =>
-            {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => {
+                if key == "retry"
+                    && let Some(shape) = above.get("shape").and_then(toml::Value::as_str)
+                {
+                    reshape(below, shape);
+                }
                 overlay(below, above);
             }
             (_, value) => {
@@ -227,6 +235,29 @@ fn overlay(base: &mut toml::Table, over: toml::Table) {
         }
     }
 }
+
+/// Leaves the fields that backoff of another shape has, and adds the defaults of those that are missing.
+fn reshape(retry: &mut toml::Table, shape: &str) {
+    let fields: &[(&str, toml::Value)] = match shape {
+        "exponential" => &[
+            ("initial", "1s".into()),
+            ("factor", 2.0.into()),
+            ("max", "5m".into()),
+            ("jitter", 0.1.into()),
+        ],
+        "linear" => &[("step", STEP_DEFAULT.into()), ("max", "5m".into()), ("jitter", 0.1.into())],
+        "fixed" => &[("initial", "1s".into()), ("jitter", 0.1.into())],
+        _ => return,
+    };
+    retry.retain(|name, _| name == "shape" || fields.iter().any(|(field, _)| *field == name));
+    for (name, default) in fields {
+        retry.entry(*name).or_insert_with(|| default.clone());
+    }
+}
+
+/// The name of a setting that is not among the defaults, since another shape of backoff has it, and its default.
+const STEP: &str = "task.retry.step";
+const STEP_DEFAULT: &str = "1s";
 
 /// What stands for no time of one's own.
 const FOREVER: &str = "forever";
@@ -239,6 +270,14 @@ const OFF: &str = "off";
 #[serde(untagged)]
 enum Port {
     Number(u16),
+    Text(String),
+}
+
+/// A time as people write it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Time {
+    Seconds(f64),
     Text(String),
 }
 
@@ -297,11 +336,12 @@ fn read_time_or<'de, D: Deserializer<'de>>(
     word: &str,
     deserializer: D,
 ) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if text == word {
-        return Ok(None);
-    }
-    duration::parse(&text).map(Some).map_err(serde::de::Error::custom)
+    let read = match Time::deserialize(deserializer)? {
+        Time::Text(text) if text == word => return Ok(None),
+        Time::Text(text) => duration::parse(&text),
+        Time::Seconds(seconds) => duration::from_seconds(seconds),
+    };
+    read.map(Some).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]
@@ -357,11 +397,25 @@ mod tests {
     }
 
     #[test]
-    fn another_shape_of_backoff_replaces_the_default_whole() {
-        let config =
-            Config::parse("[task.retry]\nshape = \"fixed\"\ninitial = \"9s\"\njitter = 0.0");
+    fn another_shape_of_backoff_has_its_own_fields() {
+        let retry =
+            |text: &str| Config::parse(&format!("[task.retry]\n{text}")).map(|it| it.task.retry);
         let fixed = Backoff::Fixed { initial: Duration::from_secs(9), jitter: 0.0 };
-        assert_eq!(config.unwrap().task.retry, fixed);
+        assert_eq!(retry("shape = \"fixed\"\ninitial = \"9s\"\njitter = 0.0").unwrap(), fixed);
+        let (step, max) = (Duration::from_secs(1), Duration::from_secs(300));
+        let linear = Backoff::Linear { step, max, jitter: 0.1 };
+        assert_eq!(retry("shape = \"linear\"").unwrap(), linear);
+        assert_eq!(retry("shape = \"exponential\"").unwrap(), Backoff::default());
+        assert!(retry("shape = \"fixed\"\nfactor = 2.0").is_err());
+        assert!(retry("step = \"1s\"").is_err());
+    }
+
+    #[test]
+    fn a_time_to_keep_tasks_may_be_a_number_of_seconds() {
+        let config =
+            Config::parse("task.retention = 90\ntask.dead_letter_retention = \"30d\"").unwrap();
+        assert_eq!(config.task.retention, Some(Duration::from_secs(90)));
+        assert_eq!(config.task.dead_letter_retention, Some(Duration::from_secs(30 * 86_400)));
     }
 
     #[test]

@@ -1,22 +1,41 @@
-//! Durations as people write them: `30s`, `5m`, `PT30S`, or a number of seconds.
+//! Durations as people write them: `30s`, `5m`, `1d 12h`, `2w`, `PT30S`, `P1D`, or a number of seconds.
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 
 use crate::error::{Error, Result};
+use crate::limits::clip;
 
-/// Reads a duration; a bare number counts seconds. Negative ones are refused.
+/// Longest text that may be a duration.
+const TEXT_BYTES_MAX: usize = 128;
+/// What is allowed, for errors.
+const ALLOWED: &str = "write numbers with ms, s, m, h, d or w, such as \"30s\", \"1h 30m\" or \"7d\", an ISO 8601 \
+     duration such as \"PT30S\", or a number of seconds";
+
+/// Reads a duration; a bare number counts seconds. A day has 24 hours, and a week has 7 days. Negative durations are
+/// refused.
 pub fn parse(text: &str) -> Result<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
         return from_seconds(seconds);
     }
-    let signed: SignedDuration = text.parse().map_err(|cause| {
-        let text = format!("not a duration: {text:?}; use hours and less, such as \"36h\"");
-        Error::invalid(text).because(cause)
-    })?;
+    let signed = Some(text).filter(|text| text.len() <= TEXT_BYTES_MAX).and_then(signed);
+    let signed = signed.ok_or_else(|| not_a_duration(text))?;
     Duration::try_from(signed).map_err(|_| Error::invalid(format!("negative duration: {text}")))
+}
+
+/// Months and years have no length of their own: they are refused.
+fn signed(text: &str) -> Option<SignedDuration> {
+    text.parse().ok().or_else(|| {
+        let span: Span = text.parse().ok()?;
+        span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()
+    })
+}
+
+fn not_a_duration(text: &str) -> Error {
+    let shown = clip(text, TEXT_BYTES_MAX);
+    Error::invalid(format!("{shown:?} is not a duration: {ALLOWED}"))
 }
 
 /// Turns a number of seconds into a duration.
@@ -58,7 +77,7 @@ pub mod text {
         impl de::Visitor<'_> for Visitor {
             type Value = Duration;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a duration such as \"30s\", \"PT30S\" or a number of seconds")
+                f.write_str("a duration such as \"30s\", \"7d\" or a number of seconds")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
                 super::parse(text).map_err(E::custom)
@@ -96,12 +115,32 @@ mod tests {
         check("PT30S", 30.0);
         check("30", 30.0);
         check("0.5", 0.5);
+        check("1d", 86_400.0);
+        check("7d", 604_800.0);
+        check("1w", 604_800.0);
+        check("P1D", 86_400.0);
+        check("P1W", 604_800.0);
+        check("P1DT12H", 129_600.0);
+        check("1d 12h", 129_600.0);
+        check("2 weeks 1 day", 1_296_000.0);
     }
 
     #[test]
     fn nonsense_and_negative_durations_are_refused() {
-        for text in ["", "soon", "-5s", "-1", "NaN", "inf", "1e300"] {
+        for text in
+            ["", "soon", "-5s", "-1d", "-1", "NaN", "inf", "1e300", "5x", "1mo", "P1Y", "1y"]
+        {
             assert!(parse(text).is_err(), "{text:?}");
         }
+        assert!(parse(&"1s ".repeat(100)).is_err());
+    }
+
+    #[test]
+    fn a_wrong_duration_is_told_what_is_allowed() {
+        let error = parse("5x").unwrap_err().chain();
+        assert!(
+            error.starts_with("\"5x\" is not a duration: write") && error.contains("7d"),
+            "{error}"
+        );
     }
 }

@@ -150,6 +150,11 @@ impl Error {
         self.0.kind == ErrorKind::Unavailable
     }
 
+    /// True when the store did not answer at all. A store that answers and refuses gives a [`Reason`].
+    pub fn is_outage(&self) -> bool {
+        self.is_unavailable() && self.0.reason == Reason::Unspecified
+    }
+
     /// True when the caller's lease, registration or term is gone.
     pub fn is_lease_lost(&self) -> bool {
         self.0.kind == ErrorKind::LeaseLost
@@ -163,7 +168,11 @@ impl Error {
         while let Some(error) = cause {
             let told = error.to_string();
             // Some drivers repeat the text of a cause in that of its effect, or the other way round.
-            if last.is_empty() || !(last.contains(&told) || told.contains(&last)) {
+            let is_new = match last.is_empty() {
+                true => !text.contains(&told),
+                false => !last.contains(&told) && !told.contains(&last),
+            };
+            if is_new {
                 text.push_str(": ");
                 text.push_str(&told);
                 last = told;
@@ -209,6 +218,16 @@ mod tests {
         let inner = Error::invalid("code 13: the disk is full");
         let outer = Error::invalid("the disk is full").because(inner);
         assert_eq!(Error::invalid("insert").because(outer).chain(), "insert: the disk is full");
+        let same = Error::invalid("no such file").because(Error::invalid("no such file"));
+        assert_eq!(same.chain(), "no such file");
+    }
+
+    #[test]
+    fn a_store_that_answers_and_refuses_is_no_outage() {
+        let error = Error::new(ErrorKind::Unavailable, "claim from postgres");
+        assert!(error.is_outage());
+        assert!(!error.reason_is(Reason::StorageFull).is_outage());
+        assert!(!Error::invalid("payload").is_outage());
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::foreign;
 use crate::handle::Handle;
 use crate::live::{EventFilter, Listener, Live};
 use crate::metrics::{Metrics, Watched};
+use crate::outage::{Outage, warn_unless_outage};
 use crate::queue_handle::QueueHandle;
 use crate::statistics::Statistics;
 use crate::task::{Configure, Options, Task, encode};
@@ -54,6 +55,7 @@ struct Inner {
     metrics: Metrics,
     statistics: Statistics,
     live: Live,
+    outage: Arc<Outage>,
     config: Config,
     /// Apart, since a keyed task may have to wait for another's key and must not hold plain ones up.
     plain: Batcher<NewTask, Answer>,
@@ -80,7 +82,10 @@ impl Client {
         let statistics = Statistics::new(&store, config.statistics.enabled);
         let metrics = Metrics::new(&store, statistics.clone());
         let live = Live::of(&store);
-        let watched = Watched::around(Arc::clone(&store), metrics.clone(), live.clone());
+        let outage = Arc::<Outage>::default();
+        let (counted, events) = (metrics.clone(), live.clone());
+        let watched =
+            Watched::around(Arc::clone(&store), counted, events, Arc::clone(&outage), None);
         let batcher = || {
             let (reserving, inserting) = (Arc::clone(&watched), Arc::clone(&watched));
             Batcher::preparing(
@@ -102,6 +107,7 @@ impl Client {
             metrics,
             statistics,
             live,
+            outage,
             config,
             plain,
             keyed,
@@ -310,13 +316,12 @@ impl Client {
     /// published as events.
     #[doc(hidden)]
     pub fn watched_for(&self, kinds: Option<&HandledKinds>) -> Arc<dyn Store> {
-        let Inner { store, watched, metrics, live, .. } = &*self.inner;
-        match kinds.cloned() {
-            None => Arc::clone(watched),
-            Some(kinds) => {
-                Watched::for_worker(Arc::clone(store), metrics.clone(), live.clone(), kinds)
-            }
+        let Inner { store, watched, metrics, live, outage, .. } = &*self.inner;
+        if kinds.is_none() {
+            return Arc::clone(watched);
         }
+        let (store, metrics, live) = (Arc::clone(store), metrics.clone(), live.clone());
+        Watched::around(store, metrics, live, Arc::clone(outage), kinds.cloned())
     }
 
     /// The settings of this client.
@@ -433,7 +438,7 @@ async fn insert(store: &Arc<dyn Store>, tasks: &[NewTask]) -> Result<Vec<Inserte
     for repeat in 0..REPEATS_MAX {
         match store.insert(tasks.to_vec()).await {
             Err(error) if error.is_unavailable() => {
-                tracing::warn!(error = error.chain(), "submit will be repeated");
+                warn_unless_outage!(error, "submit will be repeated");
                 let pause = f64::from(1 << repeat) * 0.1 * (1.0 + dice.unit());
                 tokio::time::sleep(Duration::from_secs_f64(pause)).await;
             }

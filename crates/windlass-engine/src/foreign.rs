@@ -9,6 +9,7 @@ use windlass_core::{Claimed, Ending, Kind, TaskRecord};
 
 use crate::client::Client;
 use crate::intake::Waiting;
+use crate::outage::warn_unless_outage;
 use crate::station::{Station, Unknown};
 
 /// How long a task that nobody handles is snoozed: as long as it has waited already, within bounds.
@@ -68,7 +69,7 @@ pub(crate) async fn endings(client: &Client, tasks: &[&Claimed]) -> Vec<Ending> 
         Ok(handled) => handled,
         Err(error) => {
             if directory.hush.allows("workers") {
-                tracing::warn!(error = error.chain(), "could not read the list of workers");
+                warn_unless_outage!(error, "could not read the list of workers");
             }
             // Released tasks are claimed and checked again once the store answers.
             vec![true; tasks.len()]
@@ -84,7 +85,7 @@ pub(crate) async fn endings(client: &Client, tasks: &[&Claimed]) -> Vec<Ending> 
         }
         let (kind, queue) = (&task.kind, &task.queue);
         if directory.hush.allows(&unhandled(kind)) {
-            tracing::warn!(%kind, %queue, task = %task.id, "no live worker handles tasks of this type");
+            tracing::warn!("type" = %kind, %queue, task_id = %task.id, "no live worker handles tasks of this type");
         }
         let waited = waited.next().unwrap_or_default();
         endings.push(if waited < UNHANDLED_MAX {
@@ -108,7 +109,7 @@ async fn waited(client: &Client, tasks: &[&Claimed]) -> Vec<Duration> {
         Ok(records) => records,
         Err(error) => {
             if client.directory().hush.allows("timeline") {
-                tracing::warn!(error = error.chain(), "could not read the timelines of tasks");
+                warn_unless_outage!(error, "could not read the timelines of tasks");
             }
             return Vec::new();
         }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use windlass_core::store::{Depth, WriteRefusal};
+use windlass_core::store::{Depth, Finding, Severity, WriteRefusal};
 
 use crate::link::Link;
 
@@ -52,6 +52,7 @@ pub(crate) fn start(
     tokio::spawn(async move {
         let every = link.config().worker.heartbeat;
         let mut is_writable = true;
+        let mut is_first = true;
         while !stop.is_cancelled() {
             let asked = Instant::now();
             let mut answer = link.store.inspect(Depth::Ping);
@@ -66,6 +67,9 @@ pub(crate) fn start(
             let is_reachable = answer.is_ok();
             if let Ok(inspection) = answer {
                 note_refusal(inspection.refusal, is_writable);
+                if std::mem::take(&mut is_first) {
+                    note_warnings(&inspection.findings);
+                }
                 is_writable = inspection.is_writable();
                 // The clock of an answer that was long on its way is of no use.
                 if asked.elapsed() < every {
@@ -107,6 +111,14 @@ fn note_refusal(refusal: Option<WriteRefusal>, was_writable: bool) {
         }
         None if !was_writable => tracing::info!("the store accepts writes again"),
         Some(_) | None => {}
+    }
+}
+
+/// Logs what an operator should know about the store, once, when a worker or a server starts.
+fn note_warnings(findings: &[Finding]) {
+    for finding in findings.iter().filter(|finding| finding.severity > Severity::Info) {
+        let Finding { subject, text, advice, .. } = finding;
+        tracing::warn!(subject, finding = text, advice, "the store has a problem");
     }
 }
 

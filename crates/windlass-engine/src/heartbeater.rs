@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::store::{Beat, HeldLeases, Orders, WorkerCard};
 use windlass_core::{Error, ErrorKind, Result, Store};
 
+use crate::outage::warn_unless_outage;
 use crate::station::{Beaten, Station};
 
 /// The pause after a beat that failed.
@@ -78,7 +79,7 @@ async fn beat_on(station: Arc<Station>, store: Arc<dyn Store>, stop: Cancellatio
             }
             Err(error) => {
                 if station.hush.allows("heartbeat") {
-                    tracing::warn!(error = error.chain(), "heartbeat failed");
+                    warn_unless_outage!(error, "heartbeat failed");
                 }
                 Instant::now() + PAUSE
             }
@@ -162,7 +163,7 @@ fn obey(station: &Station, sent: Instant, orders: Orders) {
         // Their claim may have been answered while the beat was on its way.
         station.leases.stop_given_back(&orders.given_back, sent);
         let count = orders.given_back.len();
-        tracing::warn!(count, "tasks of a claim without an answer went back");
+        tracing::info!(count, "tasks of a claim without an answer went back");
     }
     station.order.send_if_modified(|order| {
         let is_new = *order != orders.order;

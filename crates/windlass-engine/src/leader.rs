@@ -13,6 +13,7 @@ use windlass_core::dice::Dice;
 use windlass_core::store::{Bid, Leadership, Term};
 
 use crate::link::Link;
+use crate::outage::warn_unless_outage;
 use crate::upkeep::Duties;
 
 /// Starts the role; it ends, resigned, when told to stop.
@@ -25,7 +26,7 @@ pub(crate) fn start(link: Arc<Link>, stop: CancellationToken) -> JoinHandle<()> 
             match seek(&link).await {
                 Ok(Sought::Led(term, since)) => lead(&link, term, since, &stop).await,
                 Ok(Sought::Following { bid_after: after }) => bid_after = after,
-                Err(error) => tracing::warn!(error = error.chain(), "could not seek leadership"),
+                Err(error) => warn_unless_outage!(error, "could not seek leadership"),
             }
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -95,14 +96,14 @@ async fn lead(link: &Arc<Link>, term: Term, since: Instant, stop: &CancellationT
                 good_until = asked + config.leader_term;
             }
             Ok(_) => break,
-            Err(error) => tracing::warn!(error = error.chain(), "could not renew the term"),
+            Err(error) => warn_unless_outage!(error, "could not renew the term"),
         }
     }
     duties.stop().await;
     tracing::info!(%term, "no longer leading");
     link.note_leadership(false);
     if let Err(error) = link.store.lead(Bid::Resign { term }).await {
-        tracing::warn!(error = error.chain(), "could not resign; the term will run out");
+        warn_unless_outage!(error, "could not resign; the term will run out");
     }
 }
 

@@ -11,6 +11,7 @@ use windlass_core::{Claimed, Ending};
 
 use crate::foreign::{self, ForeignOutcome};
 use crate::intake::Waiting;
+use crate::outage::warn_unless_outage;
 use crate::run::run;
 use crate::station::{Asked, Station};
 use crate::syncer::Ended;
@@ -105,7 +106,7 @@ impl Processor {
             Err(error) => {
                 station.doubt();
                 if station.hush.allows("claim") {
-                    tracing::warn!(error = error.chain(), "claim failed");
+                    warn_unless_outage!(error, "claim failed");
                 }
                 tokio::time::sleep(PAUSE).await;
             }
@@ -133,7 +134,7 @@ impl Processor {
             Ok(Wake::Work | Wake::Finished(_) | Wake::Orders | Wake::TimedOut) => {}
             Err(error) => {
                 if station.hush.allows("wait") {
-                    tracing::warn!(error = error.chain(), "wait for work failed");
+                    warn_unless_outage!(error, "wait for work failed");
                 }
                 tokio::time::sleep(PAUSE).await;
             }

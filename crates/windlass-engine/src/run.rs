@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::time::Instant;
 use tracing::Instrument;
 use windlass_core::{Claimed, Ending};
 
@@ -29,13 +30,29 @@ pub(crate) async fn run(
     }
     let traced = trace::Run::begin(task, &controls.worker, &station.store);
     let (span, hooks) = (traced.span(), &station.registry.hooks);
-    span.in_scope(|| hooks.before(task));
+    span.in_scope(|| {
+        tracing::debug!("run started");
+        hooks.before(task);
+    });
     let limits = &station.client.config().limits;
+    let started = Instant::now();
     let ending = work_on(station, task, controls, slot).instrument(span.clone()).await;
     let ending = ending.within(limits);
-    span.in_scope(|| hooks.after(task, &ending));
+    span.in_scope(|| {
+        log_end(&ending, started);
+        hooks.after(task, &ending);
+    });
     traced.end(&ending);
     ending
+}
+
+fn log_end(ending: &Ending, started: Instant) {
+    // Without DEBUG nothing is computed.
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        let (outcome, error) = ending.outcome();
+        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(outcome, duration_ms, error, "run ended");
+    }
 }
 
 async fn work_on(

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_core::store::QueueRecord;
 
+use crate::outage::warn_unless_outage;
 use crate::quotas::Queues;
 use crate::station::Station;
 
@@ -39,7 +40,7 @@ pub(crate) fn start(station: Arc<Station>, stop: CancellationToken) -> JoinHandl
                     left_out_before = left_out;
                     station.serve(queues);
                 }
-                Err(error) => tracing::warn!(error = error.chain(), "could not look for queues"),
+                Err(error) => warn_unless_outage!(error, "could not look for queues"),
             }
             tokio::select! {
                 () = stop.cancelled() => {}

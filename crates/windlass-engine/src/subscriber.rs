@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass_core::store::{WaitParams, Wake};
 
+use crate::outage::warn_unless_outage;
 use crate::station::{Beaten, Station};
 
 /// How long one wait lasts before it is begun anew.
@@ -51,7 +52,7 @@ async fn orders(station: &Station, last: Option<Beaten>) {
         }
         Ok(Wake::Work | Wake::Finished(_) | Wake::TimedOut) => {}
         Err(error) => {
-            tracing::warn!(error = error.chain(), "wait for orders failed");
+            warn_unless_outage!(error, "wait for orders failed");
             tokio::time::sleep(PAUSE).await;
         }
     }

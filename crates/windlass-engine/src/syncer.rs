@@ -9,8 +9,9 @@ use tokio::task::JoinHandle;
 use windlass_core::limits::clip;
 use windlass_core::state::finish;
 use windlass_core::store::{Applied, ApplyParams, ApplyReply, Refusal};
-use windlass_core::{Claimed, Ending, Error, State, Transition};
+use windlass_core::{Claimed, Ending, Error, Transition};
 
+use crate::outage::warn_unless_outage;
 use crate::station::Station;
 use crate::unrecorded::UnrecordedEndings;
 
@@ -143,7 +144,7 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) -> Vec<Judged
                 match (asked, reply.claim) {
                     (Some(asked), Some(Ok(claim))) => station.receive(asked, claim),
                     (_, Some(Err(error))) if station.hush.allows("claim") => {
-                        tracing::warn!(error = error.chain(), "claim failed");
+                        warn_unless_outage!(error, "claim failed");
                     }
                     _ => {}
                 }
@@ -164,7 +165,7 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) -> Vec<Judged
                 has_failed = true;
                 station.is_stuck.store(true, Ordering::Relaxed);
                 if station.hush.allows("endings") {
-                    tracing::warn!(error = error.chain(), "endings wait for the store");
+                    warn_unless_outage!(error, "endings wait for the store");
                 }
                 let pause = 0.1 + 0.4 * station.dice.lock().unit();
                 tokio::time::sleep(Duration::from_secs_f64(pause)).await;
@@ -180,7 +181,7 @@ pub(crate) async fn report(station: &Station, judged: Vec<Judged>) -> Vec<Judged
 /// No ending waits for the store any more: claiming goes on.
 fn go_on(station: &Station) {
     if station.is_stuck.swap(false, Ordering::Relaxed) {
-        tracing::info!("the store answers again");
+        tracing::debug!("endings are recorded again");
         station.intake.refresh();
     }
 }
@@ -205,20 +206,18 @@ fn settle(
             unrecorded.push(judged);
             continue;
         }
-        let Judged { task: claimed, transition, .. } = judged;
+        let transition = judged.transition;
         station.leases.remove(&transition.lease);
         let task = &transition.lease.task;
         match applied {
-            Applied::Applied(State::DeadLetter) => {
-                let (kind, queue) = (&claimed.kind, &claimed.queue);
-                tracing::warn!(%task, %kind, %queue, "dead letter");
-            }
             Applied::Applied(_) => {}
             // Stored by our own first try, whose answer was lost, or by the handler in its transaction.
             Applied::Already => unheard.push(transition),
             // Our own first try may have come through, and its record may be gone since.
             Applied::Refused(Refusal::Gone) if is_repeat => unheard.push(transition),
-            Applied::Refused(why) => tracing::warn!(%task, ?why, "the end of a run was refused"),
+            Applied::Refused(why) => {
+                tracing::warn!(task_id = %task, ?why, "the end of a run was refused");
+            }
             Applied::Unrecorded => {}
         }
     }

@@ -365,7 +365,9 @@ async fn work(
     join("scout", scout.await);
     heartbeater.stop().await;
     station.client.save_statistics().await;
-    station.store.leave(station.identity.id()).await?;
+    let worker_id = station.identity.id();
+    station.store.leave(worker_id.clone()).await?;
+    tracing::info!(%worker_id, "worker stopped");
     Ok(())
 }
 

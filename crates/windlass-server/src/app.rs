@@ -5,7 +5,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt;
-use tracing::Instrument;
+use tracing::{Instrument, Level};
 use windlass_core::statistics::Span;
 use windlass_core::store::{QueueRecord, WorkerRecord};
 use windlass_core::{Error, ErrorKind, Store};
@@ -295,12 +295,14 @@ impl Shared {
         }
     }
 
+    /// Every route there is.
+    pub(crate) fn routes(&self) -> &[Route] {
+        self.0.routes.get().map(|routes| &**routes).unwrap_or_default()
+    }
+
     /// The OpenAPI document of this API.
     pub(crate) fn document(&self) -> Bytes {
-        let make = || {
-            let routes = self.0.routes.get().map(|routes| &**routes).unwrap_or_default();
-            openapi::document(routes).to_string().into()
-        };
+        let make = || openapi::document(self.routes()).to_string().into();
         self.0.document.get_or_init(make).clone()
     }
 
@@ -315,7 +317,8 @@ impl Shared {
 async fn handle(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let request_id = request.extensions().get::<RequestId>().cloned();
-    let traced = traced(&request);
+    let (traced, began) = (traced(&request), Instant::now());
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let response = if routes::is_droppable(&method, &path) {
         let run = AssertUnwindSafe(next.run(request)).catch_unwind();
         run.instrument(traced.span()).await.unwrap_or_else(panicked)
@@ -335,12 +338,21 @@ async fn handle(State(shared): State<Shared>, request: Request, next: Next) -> R
                 .into_response(),
         }
     };
-    if let Some(Cause(error)) = response.extensions().get() {
-        let request_id = request_id.as_ref().map_or("-", RequestId::as_str);
-        let (status, path) = (response.status().as_u16(), veiled(&path));
+    let status = response.status().as_u16();
+    let request_id = request_id.as_ref().map_or("-", RequestId::as_str);
+    // The engine has logged an outage of the store, once.
+    if let Some(Cause(error)) = response.extensions().get().filter(|Cause(it)| !it.is_outage()) {
+        let path = veiled(&path);
         tracing::error!(request_id, %method, %path, status, error = error.chain(), "request failed");
     }
-    traced.end(response.status().as_u16());
+    if tracing::enabled!(Level::DEBUG) {
+        let error = response.extensions().get().map(|Cause(error)| error.chain());
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // The template, not the path: a client may have put a secret into that.
+        let path = route.as_ref().map_or("-", MatchedPath::as_str);
+        tracing::debug!(request_id, %method, path, status, duration_ms, error, "request");
+    }
+    traced.end(status);
     response
 }
 

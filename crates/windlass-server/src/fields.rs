@@ -92,7 +92,7 @@ impl<'a> Field<'a> {
         let read = match self.sort() {
             "a string" => duration::parse(&self.text()?),
             "a number" => duration::from_seconds(self.number()?),
-            _ => return Err(self.wrong_type("a duration (\"30s\", \"5m\", \"PT30S\" or seconds)")),
+            _ => return Err(self.wrong_type("a duration (\"30s\", \"7d\", \"PT30S\" or seconds)")),
         };
         check_span(read).map_err(|error| self.refused(error))
     }

@@ -51,7 +51,7 @@ pub(crate) enum Sort {
     Factor,
     /// A number from 0 to 1.
     Share,
-    /// A time span: `30s`, `5m`, `PT30S` or a number of seconds.
+    /// A time span: `30s`, `5m`, `7d`, `PT30S` or a number of seconds.
     Duration,
     /// One that is longer than nothing.
     Timeout,

@@ -156,8 +156,9 @@ async fn check(
     };
     if !reached.is_own(host) && !app.keyring().is_closed().await {
         let text = format!(
-            "host {host:?} is not known here: use localhost or an IP address, make a token, or start the server \
-             with --host and this name"
+            "host {host:?} is not known here: use localhost or an IP address, make a token with `windlass token \
+             create`, or start the server with --host {}",
+            name_of(host)
         );
         return Err(Problem::new(Slug::Forbidden, text));
     }

@@ -245,7 +245,7 @@ impl Listener {
             house.app.settled().await;
         };
         if tokio::time::timeout(bounds.stop, ended).await.is_err() {
-            tracing::warn!("requests were cut off after {:?}", bounds.stop);
+            tracing::warn!(after = ?bounds.stop, "requests were cut off");
         }
         connections.shutdown().await;
         Ok(())

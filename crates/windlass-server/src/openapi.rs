@@ -19,7 +19,7 @@ use crate::routes::Route;
 use crate::wire::words::ProblemForm;
 
 const ABOUT: &str = "Tasks, queues, workers and dead letters of windlass, the same on every store.\n\n\
-    Times are RFC 3339 in UTC with three decimals. Durations go in as `\"30s\"`, `\"5m\"`, `\"PT30S\"` or a \
+    Times are RFC 3339 in UTC with three decimals. Durations go in as `\"30s\"`, `\"7d\"`, `\"PT30S\"` or a \
     number of seconds, and come out as seconds. A field that is null counts as absent; parameters and fields \
     that are not listed are refused, with the nearest that exists. A list is `{data, next_cursor}`; a page may \
     be short, and only a null cursor is the end. Every failure is an RFC 9457 problem.\n\n\

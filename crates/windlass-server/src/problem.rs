@@ -197,7 +197,11 @@ impl Problem {
     pub(crate) fn field(field: &str, detail: impl std::fmt::Display) -> Self {
         let veiled = veiled(field);
         let field = clip(&veiled, FIELD_BYTES_MAX);
-        Self::new(Slug::InvalidRequest, format!("{field}: {detail}")).with("field", field)
+        let detail = detail.to_string();
+        // An error that names the field itself needs no second name.
+        let is_named = detail.strip_prefix(field).is_some_and(|rest| rest.starts_with([' ', ':']));
+        let detail = if is_named { detail } else { format!("{field}: {detail}") };
+        Self::new(Slug::InvalidRequest, detail).with("field", field)
     }
 
     /// An error of windlass about the value of one field.
@@ -357,6 +361,15 @@ mod tests {
         assert_eq!(problem.status().as_u16(), status);
         let is_told = status < 500 || status == 501 || reason == Reason::DamagedQueue;
         assert_eq!(json["detail"].as_str().unwrap().contains("secret"), is_told, "{json}");
+    }
+
+    #[test]
+    fn a_field_is_named_once() {
+        assert_eq!(Problem::field("state", "no such state").detail(), "state: no such state");
+        assert_eq!(
+            Problem::field("state", "state \"x\" is unknown").detail(),
+            "state \"x\" is unknown"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod dlq;
 mod docs;
 mod events;
 mod metrics;
+mod no_path;
 mod problems;
 mod pull;
 mod queues;
@@ -98,7 +99,7 @@ pub(crate) fn all(shared: &Shared) -> Routes {
         .get("/", Nothing, &root::PAGE, root::page)
         .get("/page.css", Nothing, &root::CSS, root::css)
         .get("/page.js", Nothing, &root::JS, root::js)
-        .fallback(no_path, no_method)
+        .fallback(no_path::no_path, no_method)
 }
 
 /// What a worker tells on a port of its own.
@@ -108,7 +109,7 @@ pub(crate) fn of_worker(shared: &Shared) -> Routes {
         .get("/healthz", Need::Nothing, &root::HEALTHZ, root::healthz)
         .get("/readyz", Need::Nothing, &root::READYZ, root::readyz)
         .get("/version", Need::Nothing, &root::VERSION, root::version)
-        .fallback(no_path, no_method)
+        .fallback(no_path::no_path, no_method)
 }
 
 /// Requests that wait: they see to it themselves that what they change is driven to its end, and stop
@@ -130,10 +131,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
         let Path(name) = Path::from_request_parts(parts, state).await.map_err(unreadable)?;
         Ok(Self(name))
     }
-}
-
-async fn no_path(uri: Uri) -> Problem {
-    Problem::new(Slug::NotFound, format!("no path {:?}", clip(uri.path(), 256)))
 }
 
 async fn no_method(method: Method, uri: Uri) -> Problem {

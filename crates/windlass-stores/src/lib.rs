@@ -8,6 +8,7 @@ mod broadcasts;
 mod changing;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod claimed;
+mod crash_log;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod damage_log;
 #[cfg(all(feature = "postgres", feature = "redis"))]

@@ -6,8 +6,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 use windlass_server::Method;
 
-use super::Desk;
 use super::filters::StateAndFilters;
+use super::{Desk, ids};
 use crate::caller::{Access, Answer, Caller, escaped};
 use crate::confirm::confirm;
 use crate::exit::{Code, Done, Failure};
@@ -21,7 +21,8 @@ const TICK: Duration = Duration::from_millis(200);
 /// Which tasks are to be changed.
 #[derive(clap::Args)]
 pub(crate) struct Chosen {
-    /// The tasks; or use filters.
+    /// The tasks; or use filters. Six characters of the beginning or the end of an id are enough where they fit no
+    /// other of the newest 10,000.
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     #[command(flatten)]
@@ -75,12 +76,15 @@ pub(super) async fn run(desk: &Desk, chosen: Chosen, change: &Change) -> Done {
 async fn named(desk: &Desk, chosen: Chosen, change: &Change) -> Done {
     if change.action == "delete" && !chosen.dry_run {
         let question = format!("Delete {} for good?", tasks(chosen.ids.len() as u64));
-        confirm(&question, chosen.yes).await?;
+        if !confirm(&question, chosen.yes).await? {
+            return Ok(());
+        }
     }
     let caller = desk.caller(Access::Write).await?;
+    let ids = ids::tasks(&caller, chosen.ids).await?;
     let mut whole = json!({});
     let mut results = Vec::new();
-    for ids in chosen.ids.chunks(NAMED_MAX) {
+    for ids in ids.chunks(NAMED_MAX) {
         let answer = caller
             .send(
                 "/api/v1/tasks/bulk",
@@ -164,7 +168,9 @@ async fn matching(desk: &Desk, chosen: Chosen, change: &Change) -> Done {
         return desk.output.value(&nothing(), |_| String::from("no tasks match"));
     }
     let question = format!("{} {more}{}?", capitalised(change.action), tasks(count));
-    confirm(&question, chosen.yes).await?;
+    if !confirm(&question, chosen.yes).await? {
+        return Ok(());
+    }
     let total = (matched["capped"] != true).then_some(count);
     let sweep =
         Sweep::InBody { route: "/api/v1/tasks/bulk".into(), request: change.request(filter) };

@@ -1,11 +1,12 @@
 //! `windlass dev`: server, page and worker in one process on an embedded file.
 
 use tokio_util::sync::CancellationToken;
+use windlass::core::config::LogFormat;
 use windlass::{Upkeep, Worker};
 use windlass_server::{App, Listener};
 
 use super::Globals;
-use super::serve::{Address, refuse_server};
+use super::serve::{Address, log_start, refuse_server};
 use super::worker::{ExecArgs, UntypedArgs, Webhooks, concurrency};
 use crate::caller::{Access, client};
 use crate::exit::Done;
@@ -75,7 +76,10 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
             .concurrency(concurrency(&settings));
         Companion::Worker(worker.start().await?)
     };
-    greet(&settings, &listener);
+    match settings.config.log.format {
+        LogFormat::Text => greet(&settings, &listener),
+        LogFormat::Json => log_start(&settings, &listener),
+    }
     let stop = CancellationToken::new();
     if args.demo {
         tokio::spawn(handlers::demo(client.clone(), stop.clone().cancelled_owned()));

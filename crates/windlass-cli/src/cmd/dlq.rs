@@ -4,10 +4,10 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use windlass_server::Method;
 
-use super::Desk;
 use super::bulk::Sweep;
 use super::filters::{Filters, Query};
 use super::task::{self, ListArgs};
+use super::{Desk, ids};
 use crate::caller::Access;
 use crate::confirm::confirm;
 use crate::exit::{Done, Failure};
@@ -53,18 +53,23 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
     match command {
         Command::List(args) => task::list(desk, "/api/v1/dlq", args, rows).await,
         Command::Retry { id, filters, all } => {
-            let request = match (id, filters.is_empty(), all) {
-                (Some(id), true, false) => json!({"task_id": id}),
-                (None, false, false) => json!({"filter": filters}),
-                (None, true, true) => json!({"retry_all": true}),
-                _ => return Err(Failure::usage("name one dead letter, or filters, or --all")),
-            };
+            let ways = [id.is_some(), !filters.is_empty(), all];
+            if ways.into_iter().filter(|is_used| *is_used).count() != 1 {
+                return Err(Failure::usage("name one dead letter, or filters, or --all"));
+            }
             let caller = desk.caller(Access::Write).await?;
+            let request = match id {
+                Some(id) => json!({"task_id": ids::task(&caller, &id).await?}),
+                None if all => json!({"retry_all": true}),
+                None => json!({"filter": filters}),
+            };
             let sweep = Sweep::InBody { route: "/api/v1/dlq/retry".into(), request };
             sweep.run(desk, &caller, None).await
         }
         Command::Purge { filters, yes } => {
-            confirm("Delete dead letters for good?", yes).await?;
+            if !confirm("Delete dead letters for good?", yes).await? {
+                return Ok(());
+            }
             let path = match filters.query().strip_prefix('&') {
                 Some(query) => format!("/api/v1/dlq?{query}"),
                 None => String::from("/api/v1/dlq"),

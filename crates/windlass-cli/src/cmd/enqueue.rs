@@ -1,7 +1,10 @@
 //! `windlass enqueue`: submits a task, or the same task many times.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -13,7 +16,7 @@ use super::{Desk, wait};
 use crate::caller::{Access, Answer, Caller, lenient};
 use crate::exit::{Code, Done, Failure};
 use crate::output::{Format, one_line, tell};
-use crate::settings::read_bounded;
+use crate::settings::read_bytes;
 use crate::table::{grouped, plain};
 use crate::telemetry::submitting;
 
@@ -40,7 +43,8 @@ pub(crate) struct Args {
     /// The type of the task, which names its handler.
     #[arg(value_name = "TYPE")]
     kind: String,
-    /// The payload: JSON, @FILE, or - for the standard input; null without.
+    /// The payload: JSON, @FILE, or - for the standard input; null without. A file that is no text goes as bytes
+    /// (payload_base64).
     payload: Option<String>,
     /// The queue; `default` without.
     #[arg(long)]
@@ -84,7 +88,7 @@ pub(crate) struct Args {
     /// A note of yours; may be given several times.
     #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
-    /// How many times.
+    /// How many times. Programs get a summary, and each task with -o jsonl.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     count: u64,
     /// Waits until it is finished, and shows its result. Where finished tasks are not kept, this one is for a minute.
@@ -95,6 +99,13 @@ pub(crate) struct Args {
     wait_timeout: Option<Duration>,
 }
 
+/// A payload as the API takes it.
+enum Payload {
+    Json(Box<RawValue>),
+    /// Bytes that are no text.
+    Base64(String),
+}
+
 /// The body of a submit; only what was given.
 #[derive(Serialize)]
 struct Body<'a> {
@@ -102,6 +113,8 @@ struct Body<'a> {
     kind: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<&'a str>,
     #[serde(flatten)]
     options: serde_json::Map<String, Value>,
 }
@@ -109,7 +122,12 @@ struct Body<'a> {
 pub(crate) async fn run(args: Args, desk: &Desk) -> Done {
     let most = desk.settings.config.limits.payload_bytes_max;
     let payload = args.payload.as_deref().map(|text| read_payload(text, most)).transpose()?;
-    let body = Body { kind: &args.kind, payload: payload.as_deref(), options: options(&args) };
+    let (payload, payload_base64) = match &payload {
+        Some(Payload::Json(json)) => (Some(&**json), None),
+        Some(Payload::Base64(text)) => (None, Some(text.as_str())),
+        None => (None, None),
+    };
+    let body = Body { kind: &args.kind, payload, payload_base64, options: options(&args) };
     let caller = desk.caller(Access::Write).await?;
     if args.count == 1 {
         return one(desk, &caller, &body, &args).await;
@@ -137,7 +155,7 @@ async fn one(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Done
 /// What became of many submits.
 #[derive(Default)]
 struct Tally {
-    results: Vec<Box<RawValue>>,
+    /// Those whose end is awaited.
     ids: Vec<String>,
     created: u64,
     existing: u64,
@@ -177,12 +195,9 @@ async fn many(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Don
         bar.set_position(args.count - left);
     }
     bar.finish_and_clear();
-    summary(desk, &tally)?;
-    let mut is_unfinished = false;
-    for id in &tally.ids {
-        let seen = wait::until_finished(caller, id, args.wait_timeout).await?;
-        is_unfinished |= wait::verdict(&seen.value()?).is_err();
-    }
+    let states = wait_for_all(desk, caller, &tally.ids, args).await?;
+    summary(desk, &tally, args.wait.then_some(&states))?;
+    let is_unfinished = states.iter().any(|(state, _)| state != "completed");
     let stored = tally.created + tally.existing;
     match cut_short.or(tally.first_failure) {
         Some(failure) if stored == 0 => Err(failure),
@@ -198,13 +213,35 @@ async fn many(desk: &Desk, caller: &Caller, body: &Body<'_>, args: &Args) -> Don
     }
 }
 
+/// Waits for the ends of tasks, within the time for all of them; answers how many ended in each state. With `jsonl`,
+/// each task is printed at its end.
+async fn wait_for_all(
+    desk: &Desk,
+    caller: &Caller,
+    ids: &[String],
+    args: &Args,
+) -> Done<BTreeMap<String, u64>> {
+    let mut states = BTreeMap::new();
+    let deadline = args.wait_timeout.and_then(|time| Instant::now().checked_add(time));
+    for id in ids {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let seen = wait::until_finished(caller, id, left).await?;
+        if desk.output.format == Format::Jsonl {
+            desk.output.line(&one_line(&String::from_utf8_lossy(&seen.body)))?;
+        }
+        let state = seen.value()?["state"].as_str().unwrap_or_default().to_owned();
+        *states.entry(state).or_default() += 1;
+    }
+    Ok(states)
+}
+
 /// How many tasks of so many bytes one request carries.
 fn batch_count(task_bytes: usize) -> u64 {
     let fitting = BATCH_BYTES / (task_bytes + 1);
     u64::try_from(fitting).unwrap_or(BATCH).clamp(1, BATCH)
 }
 
-/// Counts what a batch came to; with `jsonl`, each task is printed now that it is durable.
+/// Counts what a batch came to; with `jsonl`, each task is printed now that it is durable, unless its end is awaited.
 fn take(desk: &Desk, answer: &Answer, tally: &mut Tally, is_awaited: bool) -> Done {
     #[derive(serde::Deserialize)]
     struct Batch {
@@ -229,36 +266,37 @@ fn take(desk: &Desk, answer: &Answer, tally: &mut Tally, is_awaited: bool) -> Do
             tally.first_failure.get_or_insert_with(|| Failure::of_problem(&error));
         }
         if let Some(task) = one.task {
-            if desk.output.format == Format::Jsonl {
-                desk.output.line(&one_line(task.get()))?;
-            }
             if is_awaited {
                 let task = lenient(task.get()).unwrap_or_default();
                 tally.ids.push(task["id"].as_str().unwrap_or_default().to_owned());
+            } else if desk.output.format == Format::Jsonl {
+                desk.output.line(&one_line(task.get()))?;
             }
-        }
-        if desk.output.format == Format::Json {
-            tally.results.push(result);
         }
     }
     Ok(())
 }
 
-fn summary(desk: &Desk, tally: &Tally) -> Done {
+/// Shows how many tasks were submitted, and how many of those that were awaited ended in each state.
+fn summary(desk: &Desk, tally: &Tally, states: Option<&BTreeMap<String, u64>>) -> Done {
     let (created, existing, failed) = (tally.created, tally.existing, tally.failed);
     match desk.output.format {
         Format::Jsonl => Ok(()),
         Format::Json => {
-            let results: Vec<_> =
-                tally.results.iter().map(|result| one_line(result.get())).collect();
-            let counts =
-                format!("\"created\":{created},\"existing\":{existing},\"failed\":{failed}");
-            desk.output.line(&format!("{{\"results\":[{}],{counts}}}", results.join(",")))
+            let mut whole = json!({"created": created, "existing": existing, "failed": failed});
+            if let Some(states) = states {
+                whole["states"] = json!(states);
+            }
+            desk.output.line(&whole.to_string())
         }
         Format::Table => {
             let mut text = format!("{} tasks submitted", grouped(created));
             if existing > 0 {
                 text.push_str(&format!(", {} were there already", grouped(existing)));
+            }
+            let style = desk.output.style();
+            for (state, count) in states.into_iter().flatten() {
+                text.push_str(&format!(", {} {}", grouped(*count), style.state(state)));
             }
             desk.output.line(&text)
         }
@@ -296,19 +334,23 @@ fn options(args: &Args) -> serde_json::Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// The payload as it was given, byte for byte; anything but JSON, and more than may be stored, is
-/// refused.
-fn read_payload(text: &str, bytes_max: usize) -> Done<Box<RawValue>> {
-    let text = match (text, text.strip_prefix('@')) {
-        ("-", _) => read_bounded("the standard input", std::io::stdin(), bytes_max)?,
+/// The payload as it was given, byte for byte. A text must be JSON; bytes that are no text go as they are. More than
+/// may be stored is refused.
+fn read_payload(text: &str, bytes_max: usize) -> Done<Payload> {
+    let bytes = match (text, text.strip_prefix('@')) {
+        ("-", _) => read_bytes("the standard input", std::io::stdin(), bytes_max)?,
         (_, Some(path)) => {
             let file = std::fs::File::open(path)
                 .map_err(|cause| Failure::usage(format!("read {path}: {cause}")))?;
-            read_bounded(path, file, bytes_max)?
+            read_bytes(path, file, bytes_max)?
         }
-        (text, None) => text.to_owned(),
+        (text, None) => text.as_bytes().to_vec(),
     };
-    serde_json::from_str(text.trim()).map_err(|cause| {
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(binary) => return Ok(Payload::Base64(BASE64.encode(binary.as_bytes()))),
+    };
+    serde_json::from_str(text.trim()).map(Payload::Json).map_err(|cause| {
         let hint = "a text needs quotes of its own, e.g. '\"hello\"'";
         Failure::usage(format!("the payload is not JSON: {cause}; {hint}"))
     })

@@ -176,7 +176,7 @@ fn told(event: &Value, style: Style) -> String {
     };
     let (kind, data) = (text(&event["type"]), &event["data"]);
     let time = text(&event["timestamp"]);
-    let time = time.split('T').nth(1).unwrap_or_default().trim_end_matches('Z').to_owned();
+    let time = time.split('T').nth(1).unwrap_or_default().to_owned();
     let state = kind.split('.').nth(1).unwrap_or(&kind);
     let named = style.state(state);
     let kind = kind.replacen(state, &named, 1) + &" ".repeat(16_usize.saturating_sub(kind.len()));
@@ -215,7 +215,7 @@ mod tests {
             "data": {"task_id": "t1", "type": "a", "queue": "q", "error": "one\ntwo\u{1b}[31m", "duration_ms": 5}
         });
         let line = told(&event, Output::plain().style());
-        assert!(line.starts_with("10:20:30.123  task.failed"), "{line}");
+        assert!(line.starts_with("10:20:30.123Z  task.failed"), "{line}");
         assert!(line.ends_with("5 ms  one two\u{fffd}[31m") && !line.contains('\n'), "{line}");
     }
 }

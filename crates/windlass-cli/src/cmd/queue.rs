@@ -26,8 +26,11 @@ pub(crate) enum Command {
     /// Give out nothing more of a queue; submits are still taken.
     #[command(after_help = "Example:\n  windlass queue pause mail")]
     Pause {
-        /// The queue; one that is not known yet is made.
+        /// The queue.
         queue: String,
+        /// Makes the queue when it is not there.
+        #[arg(long)]
+        create: bool,
     },
     /// Go on with a paused queue.
     #[command(after_help = "Example:\n  windlass queue resume mail")]
@@ -57,7 +60,10 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
             desk.output
                 .object(&answer, |queue, style| rows(std::slice::from_ref(queue), style).render())
         }
-        Command::Pause { queue } => steer(desk, &queue, "/pause", "is paused").await,
+        Command::Pause { queue, create } => {
+            let order = if create { "/pause?create=true" } else { "/pause" };
+            steer(desk, &queue, order, "is paused").await
+        }
         Command::Resume { queue } => steer(desk, &queue, "/resume", "goes on").await,
         Command::Purge { queue, yes } => {
             let caller = desk.caller(Access::Write).await?;
@@ -65,7 +71,9 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
             let waiting = ["pending", "scheduled", "retrying"].map(|state| depth[state].as_u64());
             let total = waiting.into_iter().flatten().sum();
             let question = format!("Delete {} that wait in queue {}?", tasks(total), plain(&queue));
-            confirm(&question, yes).await?;
+            if !confirm(&question, yes).await? {
+                return Ok(());
+            }
             let sweep = Sweep::InUrl { method: Method::POST, path: route(&queue, "/purge") };
             sweep.run(desk, &caller, Some(total)).await
         }
@@ -82,17 +90,8 @@ fn route(queue: &str, rest: &str) -> String {
 }
 
 fn rows(queues: &[Value], style: Style) -> Table {
-    let headings = &[
-        "queue",
-        "pending",
-        "running",
-        "retrying",
-        "scheduled",
-        "completed",
-        "dead",
-        "oldest",
-        "state",
-    ];
+    let headings =
+        &["queue", "pending", "running", "retry", "sched", "done", "dead", "oldest", "state"];
     let mut table = Table::new(headings, "no queues yet");
     for queue in queues {
         let depth = |state: &str| count(&queue["depth"][state]);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use windlass::core::config::{Config, Layer};
+use windlass::core::config::{Config, Layer, LogFormat};
 use windlass_server::{App, Bounds, Listener, Tls};
 
 use super::Globals;
@@ -116,13 +116,24 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         let app = App::new(client.clone());
         listener.check(&app).await?;
         let upkeep = client.upkeep().start();
-        tell!("windlass serves {} on {}", listener.url(), settings.store_shown());
+        match settings.config.log.format {
+            LogFormat::Text => {
+                tell!("windlass serves {} on {}", listener.url(), settings.store_shown());
+            }
+            LogFormat::Json => log_start(&settings, &listener),
+        }
         service::ready();
         let served = listener.serve(app, stop.clone().cancelled_owned()).await;
         upkeep.stop().await?;
+        tracing::info!("server stopped");
         Ok(served?)
     };
     until_signalled(stop.clone(), work).await
+}
+
+/// The start of a server as a line of the log.
+pub(super) fn log_start(settings: &Settings, listener: &Listener) {
+    tracing::info!(url = listener.url(), store = settings.store_shown(), "server started");
 }
 
 /// Takes a port; `flag` is the one that names another.
@@ -186,7 +197,10 @@ fn connections_max(config: &Config) -> usize {
     let possible = files.saturating_sub(FILES_KEPT).max(1);
     if possible < wanted {
         tracing::warn!(
-            "at most {possible} connections at a time, not {wanted}: the system allows {files} open files"
+            connections_max = possible,
+            wanted,
+            open_files_max = files,
+            "fewer connections at a time than wanted: the system limits open files"
         );
     }
     wanted.min(possible)

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::bulk::{self, Change, Chosen};
 use super::filters::{Query, StateAndFilters, span};
-use super::{Desk, wait};
+use super::{Desk, ids, wait};
 use crate::caller::{Access, escaped};
 use crate::exit::Done;
 use crate::output::{Format, List, Style, one_line, values};
@@ -31,13 +31,15 @@ Payloads and results are left out (null); `windlass task show` has them.")]
     /// Show everything that is kept of a task.
     #[command(after_help = "Example:\n  windlass task show 0190c8f0-…")]
     Show {
-        /// The task.
+        /// The task; six characters of the beginning or the end of its id are enough where they fit no other of the
+        /// newest 10,000.
         id: String,
     },
     /// Tell the whole life of a task: submits, runs, failures, and who asked for what.
     #[command(after_help = "Example:\n  windlass task events 0190c8f0-…")]
     Events {
-        /// The task.
+        /// The task; six characters of the beginning or the end of its id are enough where they fit no other of the
+        /// newest 10,000.
         id: String,
     },
     /// Wait until a task is finished.
@@ -49,7 +51,8 @@ Examples:
 Exits with 0 when it completed, 6 when it ended dead or cancelled, 7 when the time was over,
 3 when there is no such task, or not any more.")]
     Wait {
-        /// The task.
+        /// The task; six characters of the beginning or the end of its id are enough where they fit no other of the
+        /// newest 10,000.
         id: String,
         /// How long at most; for ever without.
         #[arg(long, value_name = "TIME", value_parser = span)]
@@ -111,16 +114,19 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
         Command::List(args) => list(desk, "/api/v1/tasks", args, rows).await,
         Command::Show { id } => {
             let caller = desk.caller(Access::Read).await?;
+            let id = ids::task(&caller, &id).await?;
             let answer = caller.get(&format!("/api/v1/tasks/{}", escaped(&id))).await?;
             desk.output.object(&answer, told)
         }
         Command::Events { id } => {
             let caller = desk.caller(Access::Read).await?;
+            let id = ids::task(&caller, &id).await?;
             let answer = caller.get(&format!("/api/v1/tasks/{}/events", escaped(&id))).await?;
             desk.output.list(&answer, timeline)
         }
         Command::Wait { id, timeout } => {
             let caller = desk.caller(Access::Read).await?;
+            let id = ids::task(&caller, &id).await?;
             wait::and_show(desk, &caller, &id, timeout).await
         }
         Command::Cancel(chosen) => bulk::run(desk, chosen, &Change::new("cancel")).await,

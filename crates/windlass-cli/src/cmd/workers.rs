@@ -3,8 +3,8 @@
 use clap::Subcommand;
 use serde_json::Value;
 
-use super::Desk;
 use super::task::told;
+use super::{Desk, ids};
 use crate::caller::{Access, escaped};
 use crate::exit::Done;
 use crate::output::Style;
@@ -21,25 +21,25 @@ pub(crate) enum Command {
     /// Show one worker and what it runs.
     #[command(after_help = "Example:\n  windlass workers show 5f0c…")]
     Show {
-        /// The worker's id.
+        /// The worker's id, or six characters of its beginning or end that fit no other.
         id: String,
     },
     /// Have a worker take nothing new until it is told to go on; what it runs goes on.
     #[command(after_help = "Example:\n  windlass workers pause 5f0c…")]
     Pause {
-        /// The worker's id.
+        /// The worker's id, or six characters of its beginning or end that fit no other.
         id: String,
     },
     /// Have a paused worker take tasks again.
     #[command(after_help = "Example:\n  windlass workers resume 5f0c…")]
     Resume {
-        /// The worker's id.
+        /// The worker's id, or six characters of its beginning or end that fit no other.
         id: String,
     },
     /// Have a worker finish what it runs, and end.
     #[command(after_help = "Example:\n  windlass workers drain 5f0c…")]
     Drain {
-        /// The worker's id.
+        /// The worker's id, or six characters of its beginning or end that fit no other.
         id: String,
     },
 }
@@ -51,8 +51,9 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
             desk.output.list(&caller.get("/api/v1/workers").await?, rows)
         }
         Command::Show { id } => {
-            let answer = desk.caller(Access::Read).await?.get(&route(&id, "")).await?;
-            desk.output.object(&answer, told)
+            let caller = desk.caller(Access::Read).await?;
+            let id = ids::worker(&caller, &id).await?;
+            desk.output.object(&caller.get(&route(&id, "")).await?, told)
         }
         Command::Pause { id } => steer(desk, &id, "/pause", "will take nothing new").await,
         Command::Resume { id } => steer(desk, &id, "/resume", "goes on").await,
@@ -61,7 +62,9 @@ pub(crate) async fn run(command: Command, desk: &Desk) -> Done {
 }
 
 async fn steer(desk: &Desk, id: &str, order: &str, now: &str) -> Done {
-    let answer = desk.caller(Access::Write).await?.post(&route(id, order)).await?;
+    let caller = desk.caller(Access::Write).await?;
+    let id = &ids::worker(&caller, id).await?;
+    let answer = caller.post(&route(id, order)).await?;
     desk.output.object(&answer, |_, _| format!("worker {} {now}", plain(id)))
 }
 

@@ -26,7 +26,10 @@ impl Telemetry {
 
     pub(crate) fn tell(&self) {
         if let Some(name) = self.missed {
-            tracing::warn!("{name} is set, but this windlass was built without the feature otel");
+            tracing::warn!(
+                variable = name,
+                "no traces: this windlass was built without the feature otel"
+            );
         }
     }
 

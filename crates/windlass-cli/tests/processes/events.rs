@@ -51,7 +51,7 @@ fn what_a_command_did_is_told_though_it_has_ended() {
     let wanted = "subscribe=task.*,worker.*,queue.paused,queue.resumed";
     let mut heard = Heard::open(&server, wanted);
     for round in 0..3 {
-        place.run(&["queue", "pause", "mail"]).exits(0);
+        place.run(&["queue", "pause", "mail", "--create"]).exits(0);
         place.run(&["queue", "resume", "mail"]).exits(0);
         let submit = ["enqueue", "echo", "1", "--queue", "mail", "-o", "json"];
         let task = place.run(&submit).exits(0).json();

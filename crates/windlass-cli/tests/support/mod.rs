@@ -77,7 +77,7 @@ impl Place {
         let mut command = Command::new(BINARY);
         let is_ours = |name: &str| name.starts_with("WINDLASS_") || name.starts_with("OTEL_");
         let ours = std::env::vars().map(|(name, _)| name).filter(|name| is_ours(name));
-        for name in ours.chain([String::from("TRACEPARENT")]) {
+        for name in ours.chain(["TRACEPARENT", "RUST_LOG"].map(String::from)) {
             command.env_remove(name);
         }
         command
@@ -124,7 +124,8 @@ impl Place {
             assert!(read > 0, "{command} ended before it listened: {:?}", child.wait());
             told.push_str(&line);
             if let Some(at) = line.find("http://").or_else(|| line.find("https://")) {
-                let url = line[at..].split_whitespace().next().unwrap_or_default();
+                let ends = |c: char| c.is_whitespace() || c == '"';
+                let url = line[at..].split(ends).next().unwrap_or_default();
                 break url.trim_end_matches("/metrics").to_owned();
             }
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Config, DEFAULT_TOML, overlay};
+use super::{Config, DEFAULT_TOML, STEP, STEP_DEFAULT, overlay};
 use crate::error::{Error, Result};
 
 /// What variables of the environment that are settings begin with.
@@ -47,6 +47,9 @@ impl Layer {
     pub fn of_environment(variables: impl Iterator<Item = (String, String)>) -> Result<Vec<Self>> {
         let known = variables_by_name();
         let mut layers = Vec::new();
+        let mut variables: Vec<_> = variables.collect();
+        // The shape of backoff first: it decides which other settings of backoff there are.
+        variables.sort_by_key(|(name, _)| name != "WINDLASS_TASK_RETRY_SHAPE");
         for (variable, text) in variables {
             if let Some((name, default)) = known.get(&variable) {
                 let value = as_typed(default, &text).ok_or_else(|| {
@@ -72,9 +75,8 @@ pub struct MisspeltVariable {
 /// Finds out whether a variable looks like a setting and is none.
 pub fn misspelt(variable: &str) -> Option<MisspeltVariable> {
     // What the command line reads, what tests and a command that a worker runs are given.
-    const OTHERS: [&str; 11] = [
-        "URL", "TOKEN", "CA_CERT", "LOG", "TASK_ID", "EPOCH", "ATTEMPT", "TYPE", "QUEUE", "SEED",
-        "BLESS",
+    const OTHERS: [&str; 10] = [
+        "URL", "TOKEN", "CA_CERT", "TASK_ID", "EPOCH", "ATTEMPT", "TYPE", "QUEUE", "SEED", "BLESS",
     ];
     let rest = variable.strip_prefix(PREFIX)?;
     let known = variables_by_name();
@@ -147,18 +149,24 @@ pub fn layered(layers: Vec<Layer>) -> Result<Layered> {
     let values = flat(&table)
         .into_iter()
         .map(|(name, value)| {
-            let origin = origins.remove(&name).unwrap_or_default();
+            let origin = origins.remove(&name).unwrap_or_else(|| String::from("default"));
             (name, (value, origin))
         })
         .collect();
     Ok(Layered { config, values })
 }
 
+/// The variable of the environment for a setting.
+pub(super) fn variable(name: &str) -> String {
+    format!("{PREFIX}{}", name.replace('.', "_").to_uppercase())
+}
+
 /// The variable of every setting, with the setting's name and its default.
 fn variables_by_name() -> BTreeMap<String, (String, toml::Value)> {
     let defaults: toml::Table = toml::from_str(DEFAULT_TOML).unwrap_or_default();
-    let variable = |name: &str| format!("{PREFIX}{}", name.replace('.', "_").to_uppercase());
-    flat(&defaults).into_iter().map(|(name, value)| (variable(&name), (name, value))).collect()
+    let step = (STEP.to_owned(), STEP_DEFAULT.into());
+    let all = flat(&defaults).into_iter().chain([step]);
+    all.map(|(name, value)| (variable(&name), (name, value))).collect()
 }
 
 /// A text read as a value of the same type as another.
@@ -249,6 +257,16 @@ mod tests {
         let layered = layered(vec![Layer::parse("file", text).unwrap()]).unwrap();
         assert!(!layered.values.contains_key("task.retry.factor"));
         check(&layered, "task.retry.initial", "9s", "file");
+    }
+
+    #[test]
+    fn variables_give_backoff_another_shape_in_any_order() {
+        let given = [("WINDLASS_TASK_RETRY_STEP", "7s"), ("WINDLASS_TASK_RETRY_SHAPE", "linear")];
+        for given in [given, [given[1], given[0]]] {
+            let layered = layered(environment(&given).unwrap()).unwrap();
+            check(&layered, "task.retry.step", "7s", "environment WINDLASS_TASK_RETRY_STEP");
+            check(&layered, "task.retry.max", "5m", "default");
+        }
     }
 
     #[test]

@@ -61,6 +61,22 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// The word for it in logs and traces, and what was wrong with the run if something was.
+    pub fn outcome(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Completed { .. } => ("completed", None),
+            Self::Failed { error, .. } => ("failed", Some(error)),
+            Self::TimedOut => ("timed_out", Some("the run took longer than its timeout")),
+            Self::Discarded { error } => ("discarded", Some(error)),
+            Self::DeadlinePassed { .. } => ("deadline_passed", Some("the deadline has passed")),
+            Self::Snoozed { .. } => ("snoozed", None),
+            Self::PutOff => ("put_off", None),
+            Self::Released | Self::HandledElsewhere => ("released", None),
+            Self::Unhandled { .. } => ("unhandled", None),
+            Self::Cancelled => ("cancelled", None),
+        }
+    }
+
     /// The same within the limits of what is kept: a result that is too large is a failure, and an
     /// error that is too long is cut.
     #[must_use]

@@ -88,8 +88,9 @@ async fn begin(hub: &Hub, sign: &mut Sign) -> Result<(Option<BroadcastStream>, F
             Some(stream)
         }
         false => {
-            let text = "this store carries no broadcasts: only events of this process are told";
-            tracing::warn!("{text}");
+            tracing::warn!(
+                "this store carries no broadcasts: only events of this process are told"
+            );
             None
         }
     };

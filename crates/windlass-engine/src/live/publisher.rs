@@ -14,6 +14,7 @@ use windlass_core::{Result, Store};
 use super::audience::{Audience, FRESH_FOR};
 use super::hub::Hub;
 use super::packet::{News, pack};
+use crate::outage::warn_unless_outage;
 
 /// Events that wait; what comes when there are more is left out, and a gap told in its place.
 const WAITING_MAX: usize = 10_000;
@@ -128,7 +129,7 @@ impl Publisher {
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => {
-                    tracing::warn!(error = error.chain(), "events are not told elsewhere");
+                    warn_unless_outage!(error, "events are not told elsewhere");
                     if self.waiting.lock().lose() {
                         self.hub.miss();
                     }

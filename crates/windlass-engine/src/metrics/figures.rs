@@ -8,6 +8,8 @@ use tokio::time::Instant;
 use windlass_core::store::{BrokerState, Depth, QueueRecord, RunOrder, WorkerRecord};
 use windlass_core::{Result, Store, Timestamp, WorkerId};
 
+use crate::outage::warn_unless_outage;
+
 /// How long what was read is told to others who ask.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 /// How long whoever asks waits for the store.
@@ -87,7 +89,7 @@ async fn read(
             Some(figures)
         }
         Err(error) => {
-            tracing::warn!(error = error.chain(), "metrics are told without those of the store");
+            warn_unless_outage!(error, "metrics are told without those of the store");
             None
         }
     }

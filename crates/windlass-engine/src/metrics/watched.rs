@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 use windlass_core::store::{
     ApplyParams, ApplyReply, Beat, Bid, BroadcastStream, ChangeParams, ChangeReply, Claim,
     ClaimParams, Depth, DocQuery, Document, Duty, DutyReport, GetParams, HandledKinds, Inserted,
@@ -14,29 +14,30 @@ use windlass_core::store::{
 use windlass_core::{Claimed, NewTask, Result, Store, TaskId, TaskRecord, WorkerId};
 
 use super::{EndedRun, Metrics};
+use crate::dead_letters::DeadLetters;
 use crate::live::Live;
+use crate::outage::Outage;
 
 pub(crate) struct Watched {
     inner: Arc<dyn Store>,
     metrics: Metrics,
     live: Live,
+    /// Shared by all ways to the store, so that each outage is logged once.
+    outage: Arc<Outage>,
     /// Claimed tasks of other kinds will be released, so they are neither counted nor published as events.
     kinds: Option<HandledKinds>,
 }
 
 impl Watched {
-    pub(crate) fn around(inner: Arc<dyn Store>, metrics: Metrics, live: Live) -> Arc<dyn Store> {
-        Arc::new(Self { inner, metrics, live, kinds: None })
-    }
-
-    /// The same for claims of a worker that handles only these kinds.
-    pub(crate) fn for_worker(
+    /// A store for a worker that handles only these kinds, or for all others.
+    pub(crate) fn around(
         inner: Arc<dyn Store>,
         metrics: Metrics,
         live: Live,
-        kinds: HandledKinds,
+        outage: Arc<Outage>,
+        kinds: Option<HandledKinds>,
     ) -> Arc<dyn Store> {
-        Arc::new(Self { inner, metrics, live, kinds: Some(kinds) })
+        Arc::new(Self { inner, metrics, live, outage, kinds })
     }
 
     fn claimed(&self, worker: &WorkerId, tasks: &[Claimed]) {
@@ -55,6 +56,7 @@ impl Watched {
         let metrics = &self.metrics.0;
         let its = metrics.store_op.with_label_values(&[metrics.store_name, op]);
         its.observe(began.elapsed().as_secs_f64());
+        self.outage.note(metrics.store_name, op, began, &answer);
         answer
     }
 
@@ -77,7 +79,9 @@ impl Store for Watched {
 
     async fn dedicated(&self) -> Result<Arc<dyn Store>> {
         let inner = self.inner.dedicated().await?;
-        Ok(Self::around(inner, self.metrics.clone(), self.live.at_home()))
+        let (metrics, live) = (self.metrics.clone(), self.live.at_home());
+        let (outage, kinds) = (Arc::clone(&self.outage), self.kinds.clone());
+        Ok(Self::around(inner, metrics, live, outage, kinds))
     }
 
     async fn inspect(&self, depth: Depth) -> Result<Inspection> {
@@ -108,8 +112,10 @@ impl Store for Watched {
     async fn apply(&self, params: ApplyParams) -> Result<ApplyReply> {
         let runs: Vec<EndedRun> = params.transitions.iter().map(EndedRun::of).collect();
         let (ends, worker) = (self.live.applying(&params), params.worker.clone());
+        let dead_letters = DeadLetters::among(&params.transitions);
         let reply = self.timed("apply", self.inner.apply(params)).await?;
         self.metrics.ended(&runs, &reply.outcomes);
+        dead_letters.log(&reply.outcomes);
         self.live.applied(ends, &reply.outcomes);
         if let Some(Ok(claim)) = &reply.claim {
             self.claimed(&worker, &claim.tasks);
@@ -118,7 +124,10 @@ impl Store for Watched {
     }
 
     async fn wait(&self, params: WaitParams) -> Result<Wake> {
-        self.inner.wait(params).await
+        let began = Instant::now();
+        let wake = self.inner.wait(params).await;
+        self.outage.note(self.metrics.0.store_name, "wait", began, &wake);
+        wake
     }
 
     async fn beat(&self, beat: Beat) -> Result<Orders> {
@@ -135,7 +144,7 @@ impl Store for Watched {
     }
 
     async fn lead(&self, bid: Bid) -> Result<Leadership> {
-        let asked = tokio::time::Instant::now();
+        let asked = Instant::now();
         let answer = self.timed("lead", self.inner.lead(bid.clone())).await;
         self.metrics.0.leading.note(&bid, asked, &answer);
         answer

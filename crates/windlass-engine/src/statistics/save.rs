@@ -11,6 +11,7 @@ use windlass_core::{Error, ErrorKind, Result, Timestamp};
 
 use super::Inner;
 use super::page::Write;
+use crate::outage::warn_unless_outage;
 
 /// How often what is new is saved, with a second of chance around it: a process that dies has lost at most the
 /// last ten seconds.
@@ -55,7 +56,7 @@ async fn keep_saving(saver: Saver) {
             }
             Err(error) if !is_told => {
                 is_told = true;
-                tracing::warn!(error = error.chain(), "statistics will be saved later");
+                warn_unless_outage!(error, "statistics will be saved later");
             }
             Err(_) => {}
         }

@@ -13,7 +13,7 @@ impl Run {
     pub(crate) fn begin(task: &Claimed, _: &WorkerId, _: &Arc<dyn Store>) -> Self {
         Self(tracing::info_span!(
             "task",
-            id = %task.id, kind = %task.kind, queue = %task.queue, attempt = task.attempts,
+            task_id = %task.id, "type" = %task.kind, queue = %task.queue, attempt = task.attempts,
         ))
     }
 

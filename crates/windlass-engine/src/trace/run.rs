@@ -27,7 +27,7 @@ impl Run {
     pub(crate) fn begin(task: &Claimed, worker: &WorkerId, store: &Arc<dyn Store>) -> Self {
         let span = tracing::info_span!(
             "task",
-            id = %task.id, kind = %task.kind, queue = %task.queue, attempt = task.attempts,
+            task_id = %task.id, "type" = %task.kind, queue = %task.queue, attempt = task.attempts,
             otel.name = %format_args!("process {}", task.kind), otel.kind = "consumer",
         );
         let traceparent = task.spec.extras.traceparent.as_deref();
@@ -67,7 +67,7 @@ impl Run {
         if !is_traced {
             return;
         }
-        let (outcome, error) = told(ending);
+        let (outcome, error) = ending.outcome();
         span.set_attribute("windlass.outcome", outcome);
         if let Some(error) = error {
             fail(&span, outcome, error.to_owned());
@@ -82,22 +82,6 @@ pub(super) fn fail(span: &Span, sort: &'static str, error: String) {
     span.add_event("exception", said.to_vec());
     span.set_attribute("error.type", sort);
     span.set_status(Status::error(error));
-}
-
-/// The word for an ending, and what was wrong with the run if something was.
-fn told(ending: &Ending) -> (&'static str, Option<&str>) {
-    match ending {
-        Ending::Completed { .. } => ("completed", None),
-        Ending::Failed { error, .. } => ("failed", Some(error)),
-        Ending::TimedOut => ("timed_out", Some("the run took longer than its timeout")),
-        Ending::Discarded { error } => ("discarded", Some(error)),
-        Ending::DeadlinePassed { .. } => ("deadline_passed", Some("the deadline has passed")),
-        Ending::Snoozed { .. } => ("snoozed", None),
-        Ending::PutOff => ("put_off", None),
-        Ending::Released | Ending::HandledElsewhere => ("released", None),
-        Ending::Unhandled { .. } => ("unhandled", None),
-        Ending::Cancelled => ("cancelled", None),
-    }
 }
 
 /// Links the span of a retry to that of the run before. Beside the run, which does not wait for it.

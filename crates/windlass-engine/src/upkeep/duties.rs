@@ -11,6 +11,7 @@ use windlass_core::{Reason, Result};
 use super::{forwarder, janitor, recoverer};
 use crate::hush::Hush;
 use crate::link::Link;
+use crate::outage::warn_unless_outage;
 
 /// The duties of one term, under way.
 pub(crate) struct Duties {
@@ -92,7 +93,7 @@ impl Desk {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(name, error = error.chain(), "upkeep failed; it goes on");
+                    warn_unless_outage!(error, name, "upkeep failed; it goes on");
                     if error.reason() == Reason::StaleTerm {
                         self.refused.cancel();
                         self.stop.cancel();

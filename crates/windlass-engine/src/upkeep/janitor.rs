@@ -9,6 +9,7 @@ use windlass_core::store::{
 use windlass_core::{Result, State};
 
 use super::duties::Desk;
+use crate::outage::warn_unless_outage;
 use crate::statistics::{Rolled, roll_up};
 
 /// How long it stays on record who changed what.
@@ -40,7 +41,7 @@ pub(super) async fn clean(desk: Desk) {
             };
             statistics_rounds += 1;
             if let Err(error) = roll_up(store, desk.link.clock.now(), depth, &desk.stop).await {
-                tracing::warn!(error = error.chain(), "could not add up statistics");
+                warn_unless_outage!(error, "could not add up statistics");
             }
         }
         if audit_at.is_none_or(|at| at.elapsed() >= AUDIT_SWEEP) {
@@ -59,7 +60,7 @@ async fn remove_old_audit(desk: &Desk) {
             Ok(count) if count == limit => {}
             Ok(_) => return,
             Err(error) => {
-                tracing::warn!(error = error.chain(), "could not remove the old part of the audit");
+                warn_unless_outage!(error, "could not remove the old part of the audit");
                 return;
             }
         }
@@ -104,7 +105,7 @@ async fn delete_dead_letters(desk: &Desk, age: std::time::Duration) {
             Ok(reply) if reply.next_cursor.is_some() => cursor = reply.next_cursor,
             Ok(_) => return,
             Err(error) => {
-                tracing::warn!(error = error.chain(), "could not remove old dead letters");
+                warn_unless_outage!(error, "could not remove old dead letters");
                 return;
             }
         }

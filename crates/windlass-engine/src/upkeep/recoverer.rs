@@ -4,6 +4,7 @@ use tokio::time::Instant;
 use windlass_core::store::Depth;
 
 use super::duties::Desk;
+use crate::outage::warn_unless_outage;
 
 pub(super) async fn recover(desk: Desk) {
     let config = desk.link.config();
@@ -32,7 +33,7 @@ async fn is_in_touch(desk: &Desk) -> bool {
             contact.unbroken_for() >= desk.link.config().worker.lease
         }
         Err(error) => {
-            tracing::warn!(error = error.chain(), "lost workers are not looked for");
+            warn_unless_outage!(error, "lost workers are not looked for");
             false
         }
     }

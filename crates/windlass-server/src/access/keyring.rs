@@ -184,7 +184,10 @@ impl Keyring {
         let ring = match read.map_err(late).flatten() {
             Ok(ring) => Arc::new(ring),
             Err(error) => {
-                tracing::warn!(error = error.chain(), "cannot read the tokens");
+                // The engine has logged an outage of the store, once.
+                if !error.is_outage() {
+                    tracing::warn!(error = error.chain(), "cannot read the tokens");
+                }
                 *self.0.failed.lock() = Some((asked, error.clone()));
                 return Err(error);
             }

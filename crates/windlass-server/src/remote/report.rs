@@ -48,6 +48,7 @@ pub(crate) async fn report(
     bounds: LeaseBounds<'_>,
 ) -> Outcome<Reported> {
     let Report { worker, results, ask } = report;
+    log_results(&worker, &results);
     let ids: Vec<_> = results.iter().map(|said| said.lease.task.clone()).collect();
     caller.check_tasks(shared, &ids).await?;
     check_reporter(shared, caller, &worker).await?;
@@ -101,6 +102,16 @@ pub(crate) async fn report(
         None => None,
     };
     Ok(Reported { outcomes, leased })
+}
+
+/// Runs of other programs at DEBUG, as those of workers of windlass are.
+fn log_results(worker_id: &WorkerId, results: &[Said]) {
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        for Said { lease, ending } in results {
+            let (outcome, error) = ending.outcome();
+            tracing::debug!(task_id = %lease.task, %worker_id, outcome, error, "run reported");
+        }
+    }
 }
 
 /// The problem of results of a worker that nobody knows, or that was lost: what it held went to others.

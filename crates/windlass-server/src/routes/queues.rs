@@ -29,6 +29,8 @@ const QUEUE_BYTES: usize = 400;
 
 const QUEUE: [Entry; 1] = [entry("queue", Sort::Text, "The name of a queue")];
 const NEW_QUEUE: [Entry; 1] = [entry("queue", Sort::Name, "The name of a queue")];
+const CREATE: [Entry; 1] =
+    [entry("create", Sort::Flag, "Makes the queue when it is not there; without, that is 404")];
 const SWEEPING: [Entry; 2] = [CURSOR, DRY_RUN];
 
 pub(super) const LIST: Call = Call {
@@ -82,14 +84,15 @@ pub(super) const PAUSE: Call = Call {
     id: "pause_queue",
     summary: "Pause a queue",
     details: "It gives nothing out and takes submits. Tasks that workers have claimed and not started go back; running \
-              ones finish. One that is not there is made.",
+              ones finish. With `create=true` a queue that is not there is made.",
     path: &NEW_QUEUE,
+    query: &[&CREATE],
     takes: Takes::Empty,
     answers: &[answer::<Queue>(200, "The queue")],
     ..Call::PLAIN
 };
 
-/// Has a queue give out nothing; one that is not known yet is made.
+/// Has a queue give out nothing; one that is not known yet is made where the caller asks for that.
 pub(super) async fn pause(
     Shares(shared): Shares<Shared>,
     caller: Caller,
@@ -97,22 +100,25 @@ pub(super) async fn pause(
     query: RawQuery,
     request: Request,
 ) -> Outcome<Response> {
-    query.none()?;
+    let creates = query.read(PAUSE.query)?.flag("create")?;
     caller.check_queue(&QueueName::stored(&name))?;
     let origin = Origin::of(&request);
     body::none(request).await?;
-    let queue = match QueueName::new(&name) {
-        Ok(queue) => {
+    let queue = match find(&shared, &name).await {
+        Ok(found) => found.name,
+        Err(problem) if problem.slug() == Slug::NotFound => {
+            let queue =
+                QueueName::new(&name).map_err(|error| Problem::of_field("queue", &error))?;
+            if !creates {
+                let hint = "to make it, send ?create=true, or use `windlass queue pause --create`";
+                return Err(Problem::new(Slug::NotFound, format!("{}; {hint}", problem.detail())));
+            }
             if origin == Origin::Socket {
                 shared.names().check_queue(&**shared.store(), &caller, &queue).await?;
             }
             queue
         }
-        // A queue that another program made may have any name, but no new one may.
-        Err(error) => match find(&shared, &name).await {
-            Ok(found) => found.name,
-            Err(_) => return Err(Problem::of_field("queue", &error)),
-        },
+        Err(problem) => return Err(problem),
     };
     shared.store().order(Order::Queue { queue, order: RunOrder::Pause }).await?;
     audit::note(&shared, &caller, Deed::to("pause", format!("queue {name}"))).await;

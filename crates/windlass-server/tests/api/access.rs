@@ -416,7 +416,7 @@ async fn every_change_of_an_operator_is_on_record_with_who_and_what() {
         ("DELETE", format!("{task}?purge=true"), Value::Null, "delete", &scene.task),
         ("POST", "/dlq/retry".into(), json!({"task_id": dead}), "retry", &dead),
         ("POST", "/tasks/bulk".into(), filter, "cancel", "queue=other"),
-        ("POST", "/queues/q/pause".into(), Value::Null, "pause", "queue q"),
+        ("POST", "/queues/q/pause?create=true".into(), Value::Null, "pause", "queue q"),
         ("POST", "/queues/q/resume".into(), Value::Null, "resume", "queue q"),
         ("POST", format!("{worker}/pause"), Value::Null, "pause", &scene.worker),
         ("POST", format!("{worker}/drain"), Value::Null, "drain", &scene.worker),
@@ -464,7 +464,7 @@ async fn entries(api: &Api) -> Vec<Value> {
 async fn a_cursor_of_the_audit_that_is_none_is_refused() {
     let api = Api::new();
     for queue in ["a", "b", "c"] {
-        api.post(&format!("/queues/{queue}/pause"), "").await.is(200);
+        api.post(&format!("/queues/{queue}/pause?create=true"), "").await.is(200);
     }
     let first = api.get("/audit?limit=2").await.is(200);
     let cursor = first["next_cursor"].as_str().unwrap();

@@ -117,7 +117,7 @@ async fn changes_that_are_called_off_cannot_pile_up() {
     server.api.faults.hold(Call::Order);
     let mut stream = greet(&server, &[]).await;
     for number in 0..150 {
-        let text = called_off(number, POST, "/api/v1/queues/q/pause");
+        let text = called_off(number, POST, "/api/v1/queues/q/pause?create=true");
         let (head, reset) = text.split_at(text.len() - 13);
         // Each is begun before it is called off, as long as any more is begun.
         if number < 100 {

@@ -33,6 +33,23 @@ async fn paths_and_methods_that_do_not_exist_are_problems() {
 }
 
 #[tokio::test]
+async fn a_path_without_its_prefix_gets_a_hint() {
+    let api = Api::new();
+    for (path, meant) in [
+        ("/tasks", Some("/api/v1/tasks")),
+        ("/api/tasks/x/cancel", Some("/api/v1/tasks/x/cancel")),
+        ("/v1/queues/", Some("/api/v1/queues")),
+        ("/nothing", None),
+    ] {
+        let problem = api.call(Method::GET, path, None).await.is_problem(404, "not-found");
+        let detail = problem["detail"].as_str().unwrap();
+        let hint = meant.map(|meant| format!("did you mean {meant}?"));
+        assert_eq!(detail.contains("did you mean"), hint.is_some(), "{detail}");
+        assert!(detail.contains(&hint.unwrap_or_default()), "{detail}");
+    }
+}
+
+#[tokio::test]
 async fn unknown_parameters_are_refused_everywhere() {
     let api = Api::new();
     for path in [
@@ -305,13 +322,16 @@ async fn queues_are_shown_paused_resumed_and_purged() {
 }
 
 #[tokio::test]
-async fn unknown_queues_are_only_made_by_a_pause() {
+async fn unknown_queues_are_only_made_by_a_pause_that_asks_for_it() {
     let api = Api::new();
     api.get("/queues/nope").await.is_problem(404, "not-found");
     api.post("/queues/nope/resume", "").await.is_problem(404, "not-found");
     api.post("/queues/nope/purge", "").await.is_problem(404, "not-found");
     api.post("/queues/%7Bodd%7D/pause", "").await.is_problem(422, "invalid-request");
-    assert_eq!(api.post("/queues/new/pause", "").await.is(200)["paused"], true);
+    let refused = api.post("/queues/new/pause", "").await.is_problem(404, "not-found");
+    assert!(refused["detail"].as_str().unwrap().contains("?create=true"), "{refused}");
+    api.get("/queues/new").await.is_problem(404, "not-found");
+    assert_eq!(api.post("/queues/new/pause?create=true", "").await.is(200)["paused"], true);
     assert_eq!(api.get("/queues/new").await.is(200)["oldest_age"], Value::Null);
 }
 

@@ -114,7 +114,7 @@ async fn new_names_over_http_are_few_a_minute() {
     server.api.submit(r#"{"queue":"q6","type":"e"}"#).await;
     // A pause makes a queue, too.
     let pause = async |queue: &str| -> Answer {
-        server.send("POST", &format!("/api/v1/queues/{queue}/pause"), "", "").await.1
+        server.send("POST", &format!("/api/v1/queues/{queue}/pause?create=true"), "", "").await.1
     };
     pause("known").await.is(200);
     pause("q7").await.is_problem(429, "rate-limited");

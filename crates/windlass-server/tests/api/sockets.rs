@@ -42,6 +42,40 @@ async fn a_submit_answers_where_the_task_is() {
 }
 
 #[tokio::test]
+async fn where_there_is_no_page_a_browser_gets_one_and_a_program_a_problem() {
+    let server = server().await;
+    let browser = "accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
+    let text = server
+        .raw(
+            format!(
+                "GET /nothing HTTP/1.1\r\nhost: localhost\r\n{browser}connection: close\r\n\r\n"
+            )
+            .as_bytes(),
+        )
+        .await;
+    assert!(text.starts_with("HTTP/1.1 404") && text.contains("text/html"), "{text}");
+    assert!(text.contains("<!doctype html>") && !text.contains("nothing"), "{text}");
+    server.send("GET", "/nothing", "accept: */*\r\n", "").await.1.is_problem(404, "not-found");
+    let (_, answer) = server.send("GET", "/api/v1/tasks", browser, "").await;
+    answer.is(200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_strange_host_is_told_what_to_do() {
+    let server = server().await;
+    let text = server
+        .raw(b"GET /version HTTP/1.1\r\nhost: queue.example:80\r\nconnection: close\r\n\r\n")
+        .await;
+    assert!(text.starts_with("HTTP/1.1 403"), "{text}");
+    assert!(
+        text.contains("windlass token create") && text.contains("--host queue.example"),
+        "{text}"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn every_answer_has_an_id_and_the_headers_that_keep_browsers_honest() {
     let server = server().await;
     for path in ["/api/v1/tasks", "/nothing", "/", "/page.js", "/healthz"] {
@@ -305,7 +339,7 @@ async fn a_change_goes_on_when_its_client_has_gone() {
     server.api.faults.hold(Call::Order);
     let mut stream = server.connect().await;
     let request =
-        b"POST /api/v1/queues/q/pause HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
+        b"POST /api/v1/queues/q/pause?create=true HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
     send_until(&server, &mut stream, request, Call::Order).await;
     drop(stream);
     // The connection's end is seen before the next one is answered on this one thread.

@@ -160,6 +160,10 @@ async fn a_payload_that_is_not_json_is_base64() {
 async fn an_unknown_field_is_named_with_what_was_meant() {
     refused(r#"{"tpye":"a"}"#, "tpye", "did you mean type?").await;
     refused(r#"{"maxRetries":1}"#, "maxRetries", "did you mean max_retries?").await;
+    refused(r#"{"args":[1]}"#, "args", "did you mean payload?").await;
+    refused(r#"{"kind":"a"}"#, "kind", "did you mean type?").await;
+    refused(r#"{"retries":1}"#, "retries", "did you mean max_retries?").await;
+    refused(r#"{"delay":"5x"}"#, "delay", "such as").await;
     refused(r#"{"colour":1}"#, "colour", "there are type").await;
     refused(r#"{"retry":{"inital":"1s"}}"#, "retry.inital", "did you mean retry.initial?").await;
     refused(r#"{"unique":{"fro":"1s"}}"#, "unique.fro", "did you mean unique.for?").await;

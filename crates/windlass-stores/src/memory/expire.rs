@@ -5,6 +5,7 @@ use windlass_core::state::expire;
 use windlass_core::store::{Duty, DutyReport};
 
 use super::model::{Model, held};
+use crate::crash_log;
 
 impl Model {
     pub(super) fn expire(&mut self, duty: Duty) -> Result<DutyReport> {
@@ -22,7 +23,9 @@ impl Model {
             .flat_map(|(id, _)| self.numbers_of(id))
             .collect();
         for number in orphans.iter().take(duty.limit) {
-            let step = expire(held(&self.rows[number]));
+            let row = &self.rows[number];
+            let step = expire(held(row));
+            crash_log::note(&row.record.id, &row.record.kind, &row.record.queue, &step);
             self.end_run(*number, step.state, step);
         }
         let alive = self.workers.values().filter(|worker| worker.gone_at.is_none());

@@ -13,6 +13,7 @@ use super::promote::next_due;
 use super::row::{self, Row};
 use super::session::Session;
 use super::sql;
+use crate::crash_log;
 use crate::wakes::News;
 
 impl Shared {
@@ -51,6 +52,7 @@ impl Shared {
                 }
                 None => {
                     let step = expire(row.held());
+                    crash_log::note(row.task_id(), &row.kind, &row.queue, &step);
                     row.end_run(&mut batch, step.state, step);
                 }
             }

@@ -22,6 +22,8 @@ const READY_TOGETHER_MAX: i64 = 256;
 /// How long a connection may be idle: longer than the pauses of regular upkeep and heartbeats, so that
 /// these keep theirs, and short beside the life of a process.
 const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(15);
+/// The port of a server whose URL names none.
+const PORT: u16 = 5432;
 
 /// Where the server is, and how it is treated.
 #[derive(Clone)]
@@ -177,6 +179,28 @@ impl PostgresOptions {
     #[must_use]
     pub fn connection_idle_max(self, connection_idle_max: Duration) -> Self {
         Self { connection_idle_max, ..self }
+    }
+
+    /// What is being done while a connection is made, for an error: it names hosts and ports.
+    pub(super) fn connecting(&self) -> String {
+        let ports = self.server.get_ports();
+        let place = |(at, host): (usize, &Host)| match host {
+            Host::Tcp(name) => {
+                // One port stands for all hosts.
+                let port = ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
+                if name.contains(':') {
+                    format!("[{name}]:{port}")
+                } else {
+                    format!("{name}:{port}")
+                }
+            }
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let mut places: Vec<_> = self.server.get_hosts().iter().enumerate().map(place).collect();
+        if places.is_empty() {
+            places.extend(self.server.get_hostaddrs().iter().map(ToString::to_string));
+        }
+        format!("connect to postgres at {}", places.join(", "))
     }
 
     /// The hosts on the network whose identity is not verified: anybody in between could stand in for one of them,

@@ -40,7 +40,7 @@ pub(super) struct Row {
     priority: Priority,
     /// Why it must not run again, if something in it cannot be read.
     pub(super) fault: Option<String>,
-    kind: String,
+    pub(super) kind: String,
     pub(super) attempts: u32,
     pub(super) crashes: u32,
     max_crashes: u32,

@@ -87,9 +87,9 @@ impl Session {
         let connected = tokio::time::timeout(CONNECT_MAX * 2, connecting).await;
         let (client, mut connection) = connected
             .map_err(|cause| {
-                Error::new(ErrorKind::Unavailable, "connect to postgres").because(cause)
+                Error::new(ErrorKind::Unavailable, options.connecting()).because(cause)
             })?
-            .map_err(refused)?;
+            .map_err(|cause| refused(options, cause))?;
         let (alive, driver_alive) = watch::channel(());
         let driver = tokio::spawn(async move {
             let _alive = alive;
@@ -263,15 +263,14 @@ impl Drop for Awaited<'_> {
 }
 
 /// A refusal to connect. A server that is not there yet may come; a wrong password will not mend.
-fn refused(cause: tokio_postgres::Error) -> Error {
+fn refused(options: &PostgresOptions, cause: tokio_postgres::Error) -> Error {
     let (kind, reason) = match cause.code().map(|code| code.code()) {
-        Some(code) if code.starts_with("28") || code == "3D000" => {
-            (ErrorKind::Invalid, Reason::Unspecified)
-        }
+        Some(code) if code.starts_with("28") => (ErrorKind::Invalid, Reason::Forbidden),
+        Some("3D000") => (ErrorKind::Invalid, Reason::Unspecified),
         Some(code) => (ErrorKind::Unavailable, classify_code(code).1),
         None => (ErrorKind::Unavailable, Reason::Unspecified),
     };
-    Error::new(kind, "connect to postgres").reason_is(reason).because(cause)
+    Error::new(kind, options.connecting()).reason_is(reason).because(cause)
 }
 
 /// What is set for a session, or for each transaction behind a pooler.

@@ -192,6 +192,18 @@ mod tests {
     }
 
     #[test]
+    fn an_error_names_hosts_and_ports() {
+        for (url, places) in [
+            ("postgres://u:canary@db.example.org/d", "db.example.org:5432"),
+            ("postgres://u@127.0.0.1:1,[::1]:2/d", "127.0.0.1:1, [::1]:2"),
+            ("postgres:///d?host=/run/pg&user=u", "/run/pg"),
+        ] {
+            let connecting = PostgresOptions::of_url(url).unwrap().connecting();
+            assert_eq!(connecting, format!("connect to postgres at {places}"), "{url}");
+        }
+    }
+
+    #[test]
     fn the_parts_of_a_url_are_read() {
         let url = "postgres://u:secret@h/d?schema=other%20one&durability=fast&sslmode=verify-full\
                    &sslrootcert=/ca.pem&wakeups=poll&connect_timeout=3";

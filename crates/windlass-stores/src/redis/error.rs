@@ -15,7 +15,7 @@ fn sort(cause: &RedisError) -> (ErrorKind, Reason) {
         return sorted;
     }
     match cause.kind() {
-        Sort::AuthenticationFailed => (ErrorKind::Unavailable, Reason::ReadOnly),
+        Sort::AuthenticationFailed => (ErrorKind::Unavailable, Reason::Forbidden),
         // A key of another type than windlass writes, or a script that met such data.
         _ if code == "WRONGTYPE" => (ErrorKind::Corrupt, Reason::Unspecified),
         Sort::Server(_) | Sort::UnexpectedReturnType => (ErrorKind::Corrupt, Reason::Unspecified),
@@ -37,7 +37,8 @@ fn code_of(cause: &RedisError) -> &str {
 /// The answers of a server that is there, but cannot do it now, or not for us.
 fn sort_code(code: &str) -> Option<(ErrorKind, Reason)> {
     let reason = match code {
-        "READONLY" | "NOPERM" | "NOAUTH" | "WRONGPASS" => Reason::ReadOnly,
+        "READONLY" | "NOPERM" => Reason::ReadOnly,
+        "NOAUTH" | "WRONGPASS" => Reason::Forbidden,
         "OOM" | "MISCONF" => Reason::StorageFull,
         "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "NOSCRIPT"
         | "NOTBUSY" | "BUSY" | "NOREPLICAS" | "UNKILLABLE" => Reason::Unspecified,
@@ -134,6 +135,15 @@ mod tests {
         let text = "WRONGTYPE Operation against a key holding the wrong kind of value";
         assert_eq!(sorted(text), corrupt);
         assert_eq!(sorted("ERR Error running script (call to f_0): user_script:1: oh"), corrupt);
+    }
+
+    #[test]
+    fn a_wrong_password_is_forbidden() {
+        for answer in
+            ["WRONGPASS invalid username-password pair", "NOAUTH Authentication required."]
+        {
+            assert_eq!(sorted(answer), (ErrorKind::Unavailable, Reason::Forbidden), "{answer}");
+        }
     }
 
     #[test]

@@ -114,12 +114,6 @@ impl Fleet {
         let link = Link::new(Arc::clone(&options));
         let facts = ServerFacts::read(&link).await?;
         facts.check(options.allows_eviction)?;
-        if let (Durability::Window { loss }, true) = (&facts.durability, options.expects_durable) {
-            tracing::warn!(loss, "this redis does not keep all that it acknowledges");
-        }
-        if let Some(policy) = facts.evicting() {
-            tracing::warn!(policy, "this redis throws tasks away when its memory is full");
-        }
         let common = Arc::new(Common {
             options,
             name: new_name(),

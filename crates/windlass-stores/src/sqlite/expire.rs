@@ -6,6 +6,7 @@ use windlass_core::store::{Duty, DutyReport};
 
 use super::sql;
 use super::transaction::Tx;
+use crate::crash_log;
 
 impl Tx<'_> {
     pub(super) fn expire(&mut self, duty: Duty) -> Result<DutyReport> {
@@ -17,6 +18,7 @@ impl Tx<'_> {
         let found = orphans.len().min(duty.limit);
         let skipped = self.each(&orphans[..found], |tx, row| {
             let step = expire(row.held());
+            crash_log::note(row.task_id(), &row.kind, &row.queue, &step);
             row.end_run(tx, step.state, step)
         })?;
         let report = self.report(found, skipped, sql::EXPIRE_NEXT)?;

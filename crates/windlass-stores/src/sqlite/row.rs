@@ -31,7 +31,7 @@ pub(super) struct Row {
     pub(super) state: State,
     pub(super) queue: QueueName,
     pub(super) priority: Priority,
-    kind: String,
+    pub(super) kind: String,
     position: i64,
     pending_at: i64,
     pub(super) attempts: u32,

@@ -10,6 +10,7 @@ use super::beat::Search;
 use super::moves::RunEnd;
 use super::row::{Place, Row};
 use super::{AT_ONCE, Shared, damage, scripts};
+use crate::crash_log;
 use crate::redis::fleet::stale_term;
 use crate::redis::reply::next;
 use crate::redis::rounds::Rounds;
@@ -117,6 +118,7 @@ impl Shared {
                     return None;
                 }
                 let step = expire(row.held());
+                crash_log::note(&row.id, &row.message.r#type, &row.queue, &step);
                 let end = RunEnd { state: step.state, step, applied: None };
                 Some(row.end_run(now, end, error_bytes_max))
             })

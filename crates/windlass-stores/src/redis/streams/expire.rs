@@ -8,6 +8,7 @@ use windlass_core::{QueueName, Result, WorkerId};
 use super::beat::Search;
 use super::moves::RunEnd;
 use super::{AT_ONCE, Shared};
+use crate::crash_log;
 use crate::redis::rounds::Rounds;
 use crate::redis::troubles::skip;
 
@@ -80,6 +81,7 @@ impl Shared {
             .decide_at(now, rows, Some(duty.term), |row, now, error_bytes_max| {
                 row.running.as_ref().filter(|running| running.worker == *worker)?;
                 let step = expire(row.held());
+                crash_log::note(row.task_id(), row.kind(), &row.queue, &step);
                 let end = RunEnd { state: step.state, step, applied: None };
                 Some(row.end_run(now, end, error_bytes_max))
             })

@@ -145,7 +145,7 @@ impl Row {
         }
     }
 
-    fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> Kind {
         Kind::stored(if self.is_readable() { &self.record.body.kind } else { UNREADABLE })
     }
 
