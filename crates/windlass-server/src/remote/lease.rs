@@ -40,6 +40,8 @@ pub(crate) struct Ask {
     pub(crate) queues: Queues,
     pub(crate) max: usize,
     pub(crate) wait: Duration,
+    /// Tasks with two crashes or more are welcome.
+    pub(crate) suspects: bool,
 }
 
 /// What bounds a lease: memory for its tasks, and the end of the server.
@@ -136,6 +138,10 @@ pub(super) async fn wait_for_tasks(
     mut first: Option<Handed>,
     LeaseBounds { memory, stop }: LeaseBounds<'_>,
 ) -> Outcome<Leased> {
+    if ask.max == 0 {
+        let control = renew(shared, worker).await?;
+        return Ok(Leased { worker: worker.clone(), tasks: Vec::new(), control });
+    }
     let (end, round) = (Instant::now() + ask.wait, shared.client().config().worker.heartbeat);
     let mut told = None;
     loop {
@@ -199,7 +205,8 @@ fn may_have_orders(shared: &Shared, worker: &WorkerId, since: Option<WakeMark>) 
 pub(super) fn claim_params(shared: &Shared, worker: &WorkerId, ask: &Ask) -> ClaimParams {
     let quotas = share(&ask.queues, ask.max, &mut shared.remote().dice.lock());
     let (worker, limit) = (worker.clone(), ask.max);
-    ClaimParams { worker, quotas, limit, suspects_at_most: SUSPECTS_AT_ONCE }
+    let suspects_at_most = if ask.suspects { SUSPECTS_AT_ONCE } else { 0 };
+    ClaimParams { worker, quotas, limit, suspects_at_most }
 }
 
 /// The most that a claim may bring: it stops behind the task with which it has enough.
