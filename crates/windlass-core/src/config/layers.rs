@@ -72,8 +72,18 @@ pub struct MisspeltVariable {
 /// Finds out whether a variable looks like a setting and is none.
 pub fn misspelt(variable: &str) -> Option<MisspeltVariable> {
     // What the command line reads, what tests and a command that a worker runs are given.
-    const OTHERS: [&str; 11] = [
-        "URL", "TOKEN", "CA_CERT", "LOG", "TASK_ID", "EPOCH", "ATTEMPT", "TYPE", "QUEUE", "SEED",
+    const OTHERS: [&str; 12] = [
+        "URL",
+        "TOKEN",
+        "CA_CERT",
+        "LOG",
+        "TASK_ID",
+        "EPOCH",
+        "ATTEMPT",
+        "TYPE",
+        "QUEUE",
+        "CONTROL_FD",
+        "SEED",
         "BLESS",
     ];
     let rest = variable.strip_prefix(PREFIX)?;
