@@ -22,8 +22,13 @@ pub(crate) fn register(
     webhook: Webhook,
 ) -> WorkerBuilder<()> {
     match exec {
-        Some(exec) => exec::add(builder, exec),
+        Some(exec) => register_exec(builder, exec),
         // Another worker of the fleet, an application's own, may know what we do not.
         None => webhook.add(builtin::add(builder)).unknown(Unknown::GivenBack),
     }
+}
+
+/// Gives a worker a command for all kinds. Whoever uses it calls [`settled`] after the worker has ended.
+pub(crate) fn register_exec(builder: WorkerBuilder<()>, exec: Exec) -> WorkerBuilder<()> {
+    exec::add(builder, exec)
 }
