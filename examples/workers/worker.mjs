@@ -72,12 +72,7 @@ function forget(error, id) { // 409: we were silent for too long, and others hav
 async function work(run) {
   let ended;
   try {
-    if (handlers[run.type]) {
-      ended = { outcome: "completed", result: await handlers[run.type](run) };
-    } else {
-      await pause(1000); // for another worker that knows it
-      ended = { outcome: "released" };
-    }
+    ended = { outcome: "completed", result: await handlers[run.type](run) };
   } catch (error) {
     if (run.signal.aborted) ended = { outcome: "cancelled" };
     else if (error instanceof Discard) ended = { outcome: "discarded", error: error.message };
@@ -136,7 +131,7 @@ async function lease() { // waits for tasks while there are free slots
   while (runs.size >= slots && !stopping.signal.aborted) await new Promise((resolve) => { freed = resolve; });
   if (stopping.signal.aborted) return;
   const id = worker;
-  const me = { id, name: "node", slots };
+  const me = { id, name: "node", slots, types: Object.keys(handlers) };
   const asked = { worker: me, queues, max: slots - runs.size, wait: "20s" };
   try {
     const told = await call("POST", "/leases", asked, AbortSignal.any([stopping.signal, AbortSignal.timeout(60_000)]));
