@@ -174,7 +174,10 @@ fn run_processes(product: &Path) -> Summary {
 
 fn run_sqlite(product: &str) -> Summary {
     let (kills, seconds) = (SQLITE_KILLS.to_string(), SQLITE_SECONDS.to_string());
-    run_torture(&["sqlite", "--kills", &kills, "--seconds", &seconds, "--binary", product])
+    let words = ["sqlite", "--kills", &kills, "--seconds", &seconds, "--binary", product];
+    let mut summary = run_torture(&words);
+    summary += run_torture(&[&words[..], &["--topology", "pull"]].concat());
+    summary
 }
 
 fn run_on_server(product: &str, store: &str) -> Summary {

@@ -218,18 +218,21 @@ async fn ask(
     if let Some(body) = body {
         request = request.header("content-type", "application/json").body(body);
     }
-    let told = |cause: reqwest::Error| {
-        let what = if cause.is_timeout() { "no answer in time from" } else { "cannot reach" };
-        // The cause names the URL with all that may be in it; its own causes do not.
-        let cause = cause.without_url();
-        let url = without_password(&server.url);
-        let cause = explained(&innermost(&cause));
-        let hint = protocol_hint(&server.url, &cause);
-        Failure::new(Code::Unreachable, format!("{what} {url}: {cause}{hint}"))
-    };
+    let told = |cause| Failure::new(Code::Unreachable, unreachable_text(server, cause));
     let answer = request.send().await.map_err(told)?;
     let status = answer.status().as_u16();
     Ok((status, answer.bytes().await.map_err(told)?))
+}
+
+/// Says that a server gave no answer, and why.
+pub(crate) fn unreachable_text(server: &Server, cause: reqwest::Error) -> String {
+    let what = if cause.is_timeout() { "no answer in time from" } else { "cannot reach" };
+    // The cause names the URL with all that may be in it; its own causes do not.
+    let cause = cause.without_url();
+    let url = without_password(&server.url);
+    let cause = explained(&innermost(&cause));
+    let hint = protocol_hint(&server.url, &cause);
+    format!("{what} {url}: {cause}{hint}")
 }
 
 /// What to try where one side speaks TLS and the other does not.

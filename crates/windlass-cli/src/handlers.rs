@@ -24,8 +24,13 @@ pub(crate) fn register(
     untyped: Untyped,
 ) -> WorkerBuilder<()> {
     match exec {
-        Some(exec) => exec::add(builder, exec),
+        Some(exec) => register_exec(builder, exec),
         // An application's own worker, which knows them, may start later.
         None => webhook.add(builtin::add(builder, untyped)).unknown(Unknown::GivenBack),
     }
+}
+
+/// Gives a worker a command for all kinds. Whoever uses it calls [`settled`] after the worker has ended.
+pub(crate) fn register_exec(builder: WorkerBuilder<()>, exec: Exec) -> WorkerBuilder<()> {
+    exec::add(builder, exec)
 }

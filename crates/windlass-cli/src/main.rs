@@ -8,6 +8,7 @@ mod cmd;
 mod confirm;
 mod exit;
 mod handlers;
+mod http_store;
 mod logs;
 mod memory;
 mod output;

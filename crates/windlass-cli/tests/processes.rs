@@ -11,7 +11,6 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::{Place, Ran, Server, eventually, ran};
@@ -28,10 +27,7 @@ leader_renewal = \"500ms\"
 ";
 
 fn submit(server: &Server, body: &Value) -> String {
-    let (status, answer) = server.post("/api/v1/tasks", &body.to_string());
-    assert_eq!(status, 201, "{answer}");
-    let task: Value = serde_json::from_str(&answer).expect("JSON");
-    task["id"].as_str().expect("an id").to_owned()
+    server.submit(body)
 }
 
 #[test]
@@ -181,62 +177,6 @@ fn a_worker_is_paused_resumed_and_drained_by_its_operator() {
     assert_eq!(place.run(&["workers", "drain", &id]).exits(0).json()["order"], "drain");
     assert!(process.wait().expect("it ends").success(), "a drained worker ends well");
     place.run(&["workers", "pause", &id]).exits(4);
-}
-
-/// A sample worker, killed and restarted while it works: every task comes to its end, once.
-fn check_sample(program: &str, script: &str) {
-    const TASKS: usize = 1_500;
-    let place = Place::new();
-    place.file("windlass.toml", QUICK);
-    let server = place.start("serve", &[]);
-    let count = TASKS.to_string();
-    let submitted = ["enqueue", "echo", r#"{"n":1}"#, "--count", &count, "-o", "jsonl"];
-    let ids = place.run(&submitted).exits(0).lines();
-    let finished = |id: &Value| {
-        let id = id["id"].as_str().expect("an id");
-        let (status, task) = server.get(&format!("/api/v1/tasks/{id}?wait=60s"));
-        assert_eq!(status, 200, "{task}");
-        serde_json::from_str::<Value>(&task).expect("JSON")
-    };
-    let start = || {
-        let path = format!("{}/../../examples/workers/{script}", env!("CARGO_MANIFEST_DIR"));
-        let mut command = Command::new(program);
-        command.arg(path).env("WINDLASS_URL", &server.url).current_dir(place.path());
-        command.spawn().unwrap_or_else(|error| panic!("{program}: {error}"))
-    };
-    for from in [100, 500, 900] {
-        let mut worker = start();
-        finished(&ids[from]);
-        worker.kill().expect("it runs");
-        worker.wait().expect("it was killed");
-    }
-    let mut worker = start();
-    for id in &ids {
-        let task = finished(id);
-        let told = (&task["state"], &task["attempts"], &task["result"]);
-        assert_eq!(told, (&json!("completed"), &json!(1), &json!({"n": 1})), "{task}");
-        assert!(task["crashes"].as_u64() <= Some(3), "{task}");
-    }
-    // It has reported its last results, and waits up to 20 s for more.
-    let started = Instant::now();
-    let asked = Command::new("kill").arg(worker.id().to_string()).status().expect("kill is there");
-    assert!(asked.success() && worker.wait().expect("it ends").success());
-    assert!(started.elapsed() < Duration::from_secs(10), "who is idle ends at once");
-    // Those that were killed may still be thought to live.
-    let workers = place.run(&["workers", "list"]).exits(0).json();
-    let workers = workers["data"].as_array().expect("a list");
-    let last = workers.iter().max_by_key(|worker| worker["started_at"].as_str()).expect("a worker");
-    assert_eq!(last["state"], "gone", "it has said goodbye");
-}
-
-#[test]
-fn the_sample_worker_in_python_loses_nothing_when_it_is_killed() {
-    check_sample("python3", "worker.py");
-}
-
-#[test]
-fn the_sample_worker_in_javascript_loses_nothing_when_it_is_killed() {
-    check_sample("node", "worker.mjs");
 }
 
 /// The sample receiver, and where it listens.

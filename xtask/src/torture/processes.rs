@@ -16,6 +16,7 @@ mod journal;
 mod load;
 mod process;
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -102,9 +103,11 @@ pub(crate) struct ServerArgs {
 enum Topology {
     /// One process that is server and worker.
     Dev,
-    /// A server and two workers on one file.
+    /// A server and two workers on one store.
     Fleet,
-    /// First the one, then the other.
+    /// A server on the store, and two workers that reach it over HTTP.
+    Pull,
+    /// First `dev`, then `fleet`.
     Both,
 }
 
@@ -183,9 +186,11 @@ fn run(
     let seed = args.seed.unwrap_or_else(|| u64::from(std::process::id()));
     let dev: (_, &[Role]) = ("dev", &[Role::Dev]);
     let fleet: (_, &[Role]) = ("fleet", &[Role::Serve, Role::Worker, Role::Worker]);
+    let pull: (_, &[Role]) = ("pull", &[Role::Serve, Role::PullWorker, Role::PullWorker]);
     let topologies = match args.topology.unwrap_or(topology) {
         Topology::Dev => vec![dev],
         Topology::Fleet => vec![fleet],
+        Topology::Pull => vec![pull],
         Topology::Both => vec![dev, fleet],
     };
     let mut is_any_wrong = false;
@@ -223,6 +228,7 @@ impl Attack {
             ground: (self.ground)(folder),
             journal: Arc::new(Journal::open(folder, "processes")?),
             serial: AtomicU32::new(1),
+            port: self.port()?,
         };
         let port = Port::default();
         let mut fleet = Fleet::start(&yard, self.roles, port.clone(), Dice::seeded(self.seed))?;
@@ -264,6 +270,14 @@ impl Attack {
             Some(complaint) => Err(complaint),
             None => Ok(is_well(&findings)),
         }
+    }
+
+    /// The port of the server: one that stays the same where workers have to find it again.
+    fn port(&self) -> Result<u16> {
+        if !self.roles.contains(&Role::PullWorker) {
+            return Ok(0);
+        }
+        Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
     }
 
     /// A late report needs a successor at work, on another worker.

@@ -1,14 +1,16 @@
-//! `windlass worker`: runs built-in tasks, or a command per task.
+//! `windlass worker`: runs built-in tasks, or a command per task, from a store or a server.
+
+mod pull;
 
 use std::net::{IpAddr, SocketAddr};
 
 use tokio_util::sync::CancellationToken;
-use windlass::Priority;
 use windlass::core::config::Layer;
+use windlass::{Priority, WorkerBuilder};
 use windlass_server::{App, Bounds, Listener};
 
 use super::Globals;
-use super::serve::{bind, hosts, refuse_server};
+use super::serve::{bind, hosts};
 use crate::caller::{Access, client};
 use crate::exit::Done;
 use crate::handlers::{self, Exec, Untyped, Webhook};
@@ -23,6 +25,7 @@ Examples:
   windlass worker --queue mail=3 --queue default       three of mail for one of default
   windlass worker --queue urgent --queue bulk --strict bulk only while urgent is empty
   windlass worker --queue reports --exec './report.sh' a command per task
+  windlass worker --server http://host:8080 --exec './handle.sh'  the same, from a server
   windlass worker --metrics-port 9100                  with metrics for Prometheus
 
 Built-in types: echo, noop (dummy), sleep {ms}, fail {message, times}, http.webhook (webhook) {url, method, headers,
@@ -34,7 +37,11 @@ WINDLASS_ATTEMPT, WINDLASS_TYPE and WINDLASS_QUEUE in its environment, and TRACE
 part of a trace. Other variables of windlass, OTEL_EXPORTER_OTLP*, PGPASSWORD and the like are hidden from
 it unless --exec-env names them. It ends with 0 for completed (its standard output is the result), 65 for discard, 75
 to be run again in 10 s; anything else has failed (the end of its standard error is the error) and is
-retried.";
+retried. While it runs it may write lines to file descriptor 3 (WINDLASS_CONTROL_FD): `progress 0.4 page 4`,
+`result JSON` in place of its standard output, `snooze 5m` in place of 10 s.
+
+With --server, or WINDLASS_URL and WINDLASS_TOKEN, tasks come over HTTP from a `windlass serve`: there it runs
+commands only. It finishes and reports what it runs while the server restarts.";
 
 /// Which tasks to run, and how.
 #[derive(clap::Args)]
@@ -80,7 +87,7 @@ impl UntypedArgs {
 }
 
 /// A command in place of the built-in types.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(super) struct ExecArgs {
     /// Runs this command, by `sh -c`, for every task.
     #[arg(long, value_name = "COMMAND", value_parser = parse_command)]
@@ -105,6 +112,9 @@ impl ExecArgs {
         exec.map(|command| Exec { command, variables })
     }
 }
+
+/// The queue that is served where none is named.
+const DEFAULT_QUEUE: &str = "default";
 
 /// Connections at a time to a worker's metrics.
 const SCRAPERS_MAX: usize = 64;
@@ -178,39 +188,30 @@ impl Webhooks {
 }
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
-    refuse_server(globals)?;
     let layers = args.metrics.layers().into_iter().chain(args.webhooks.layers()).collect();
     let settings = Settings::gather(globals, layers)?;
+    match settings.server.clone() {
+        Some(server) => pull::run(args, settings, server).await,
+        None => run_on_store(args, settings).await,
+    }
+}
+
+async fn run_on_store(mut args: Args, settings: Settings) -> Done {
     let webhook = Webhook::new(&settings.config.webhook)?;
     let listener = args.metrics.listen(&settings).await?;
     let client = client(&settings, Access::Write).await?;
     let untyped = args.untyped.untyped();
-    let mut worker = handlers::register(client.worker(), args.exec.into_exec(), webhook, untyped)
-        .concurrency(
-            args.concurrency.map_or_else(|| concurrency(&settings), |tasks| tasks as usize),
-        );
-    for (queue, weight) in &args.queues {
-        worker = worker.queue(queue, *weight);
-    }
-    if args.strict {
-        worker = worker.strict();
-    }
-    if !args.priorities.is_empty() {
-        worker = worker.priorities(&args.priorities);
-    }
-    if let Some(name) = &args.name {
-        worker = worker.name(name);
-    }
+    let exec = std::mem::take(&mut args.exec).into_exec();
+    let builder = handlers::register(client.worker(), exec, webhook, untyped);
+    let worker = args.set_up(builder, args.concurrency(&settings));
     let stop = CancellationToken::new();
     let work = async {
-        let queues: Vec<_> = args.queues.iter().map(|(queue, _)| queue.as_str()).collect();
-        let queues = if queues.is_empty() { "default".to_owned() } else { queues.join(", ") };
         let app = App::of_worker(client.clone());
         if let Some(listener) = &listener {
             listener.check(&app).await?;
         }
         let worker = worker.start().await?;
-        tracing::info!(queues, "working");
+        tracing::info!(store = settings.store_shown(), queues = args.queues_shown(), "working");
         if let Some(listener) = &listener {
             tell!("metrics at http://{}/metrics", listener.address());
         }
@@ -229,6 +230,35 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Done {
         Ok(worked?)
     };
     until_signalled(stop.clone(), work).await
+}
+
+impl Args {
+    fn concurrency(&self, settings: &Settings) -> usize {
+        self.concurrency.map_or_else(|| concurrency(settings), |tasks| tasks as usize)
+    }
+
+    /// Queues, name and the like, as the flags say.
+    fn set_up(&self, mut worker: WorkerBuilder<()>, concurrency: usize) -> WorkerBuilder<()> {
+        worker = worker.concurrency(concurrency);
+        for (queue, weight) in &self.queues {
+            worker = worker.queue(queue, *weight);
+        }
+        if self.strict {
+            worker = worker.strict();
+        }
+        if !self.priorities.is_empty() {
+            worker = worker.priorities(&self.priorities);
+        }
+        match &self.name {
+            Some(name) => worker.name(name),
+            None => worker,
+        }
+    }
+
+    fn queues_shown(&self) -> String {
+        let queues: Vec<_> = self.queues.iter().map(|(queue, _)| queue.as_str()).collect();
+        if queues.is_empty() { DEFAULT_QUEUE.to_owned() } else { queues.join(", ") }
+    }
 }
 
 /// How many tasks a worker of the binary runs at once, unless told otherwise.

@@ -1,6 +1,7 @@
 //! A command for every task: payload in, result out, and its exit status says how the run ended.
 
 mod group;
+mod reports;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use windlass::core::limits::Limits;
 use windlass::{Context, Failure, Outcome, RawTask, WorkerBuilder, cancelled, discard, snooze};
 
 use self::group::Running;
@@ -62,7 +64,6 @@ async fn execute(exec: &Exec, grace: Duration, task: RawTask, cx: Context<()>) -
     let limits = cx.client().config().limits;
     let mut shell = Command::new("sh");
     shell
-        .args(["-c", &exec.command])
         .stdin(input(&task.payload).map_err(|error| format!("keep the payload: {error}"))?)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -70,13 +71,14 @@ async fn execute(exec: &Exec, grace: Duration, task: RawTask, cx: Context<()>) -
     let inherited = std::env::vars_os().map(|(name, _)| name);
     hide_secrets(&mut shell, inherited, &exec.variables);
     set_environment(&mut shell, &task, &cx);
-    let child = shell.spawn().map_err(|error| format!("start the command: {error}"))?;
+    let (child, pipe) = reports::spawn(&mut shell, &exec.command)
+        .map_err(|error| format!("start the command: {error}"))?;
     // From here on, whoever drops this run (a timeout, a lost lease, the end of the worker) ends the
     // command with it; the hold delays the report of its end until it is gone.
     let mut running = Running::new(child, grace, cx.hold())?;
     let mut output = Output::new(limits.result_bytes_max, ERROR_BYTES_MAX);
     let is_whole = tokio::select! {
-        is_whole = listen(&mut running, &mut output) => is_whole?,
+        is_whole = listen(&mut running, &mut output, pipe, &cx) => is_whole?,
         () = cx.cancelled() => {
             running.end().await?;
             return Err(cancelled());
@@ -88,7 +90,11 @@ async fn execute(exec: &Exec, grace: Duration, task: RawTask, cx: Context<()>) -
         let most = limits.result_bytes_max;
         return Err(format!("the command printed more than {most} bytes, the most kept").into());
     }
-    judge(status, output, limits.error_bytes_max)
+    if status.success() && !output.complained().is_empty() {
+        let (task, stderr) = (cx.task_id(), String::from_utf8_lossy(output.complained()));
+        tracing::debug!(%task, stderr = stderr.trim(), "the command wrote to its standard error");
+    }
+    judge(status, output, &limits)
 }
 
 /// Hides from the command what is none of its business: tokens, and URLs of stores, which hold passwords. All of
@@ -116,7 +122,8 @@ fn set_environment(shell: &mut Command, task: &RawTask, cx: &Context<()>) {
         .env("WINDLASS_EPOCH", cx.epoch().to_string())
         .env("WINDLASS_ATTEMPT", cx.attempt().to_string())
         .env("WINDLASS_TYPE", task.kind.as_str())
-        .env("WINDLASS_QUEUE", cx.queue().as_str());
+        .env("WINDLASS_QUEUE", cx.queue().as_str())
+        .env(reports::VARIABLE, reports::DESCRIPTOR.to_string());
     // The worker's own, if it was started with one, is not that of its tasks.
     match cx.traceparent() {
         Some(traceparent) => shell.env("TRACEPARENT", traceparent),
@@ -125,10 +132,16 @@ fn set_environment(shell: &mut Command, task: &RawTask, cx: &Context<()>) {
 }
 
 /// What a command that has ended by itself makes of its run.
-fn judge(status: ExitStatus, output: Output, error_bytes_max: usize) -> Outcome<Bytes> {
+fn judge(status: ExitStatus, output: Output, limits: &Limits) -> Outcome<Bytes> {
+    let error_bytes_max = limits.error_bytes_max;
     match status.code() {
-        Some(0) => Ok(output.printed()),
-        Some(SNOOZE) => Err(snooze(SNOOZE_FOR)),
+        Some(0) if output.reports.is_result_too_long => {
+            let most = limits.result_bytes_max;
+            Err(format!("the command reported a result of more than {most} bytes, the most kept")
+                .into())
+        }
+        Some(0) => Ok(output.result()),
+        Some(SNOOZE) => Err(snooze(output.reports.snooze.unwrap_or(SNOOZE_FOR))),
         Some(DISCARD) => Err(discard(complaint(status, &output, error_bytes_max))),
         _ => Err(Failure::from(complaint(status, &output, error_bytes_max))),
     }

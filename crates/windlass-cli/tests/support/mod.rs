@@ -102,15 +102,22 @@ impl Place {
     }
 
     /// The same with settings of its own in the environment.
-    pub(crate) fn start_with(
-        &self,
-        mut process: Command,
-        command: &str,
-        arguments: &[&str],
-    ) -> Server {
+    pub(crate) fn start_with(&self, process: Command, command: &str, arguments: &[&str]) -> Server {
         let port = if command == "worker" { "--metrics-port" } else { "--port" };
+        let arguments = [&[port, "0"], arguments].concat();
+        self.listening(process, command, &arguments)
+    }
+
+    /// Starts a server again at the address of one that has ended.
+    pub(crate) fn restart(&self, ended: Server, command: &str) -> Server {
+        let port = ended.url.rsplit(':').next().expect("a port").to_owned();
+        drop(ended);
+        self.listening(self.command(), command, &["--port", &port])
+    }
+
+    fn listening(&self, mut process: Command, command: &str, arguments: &[&str]) -> Server {
         let mut child = process
-            .args([command, port, "0"])
+            .arg(command)
             .args(arguments)
             .stderr(Stdio::piped())
             .stdout(Stdio::null())
@@ -186,6 +193,39 @@ impl Server {
         let kills: Vec<_> = names.iter().map(|name| format!("kill {name} {id}")).collect();
         let status = Command::new("sh").args(["-c", &kills.join(" && ")]).status();
         assert!(status.expect("sh is there").success());
+    }
+
+    /// Sends JSON and reads the answer, which must have this status.
+    #[track_caller]
+    pub(crate) fn send(&self, path: &str, body: &Value, status: u16) -> Value {
+        let (code, answer) = self.post(path, &body.to_string());
+        assert_eq!(code, status, "{answer}");
+        serde_json::from_str(&answer).expect("JSON")
+    }
+
+    /// Submits a task and answers its id.
+    #[track_caller]
+    pub(crate) fn submit(&self, body: &Value) -> String {
+        self.send("/api/v1/tasks", body, 201)["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// A task as it stands.
+    #[track_caller]
+    pub(crate) fn task(&self, id: &str) -> Value {
+        self.task_by(&format!("/api/v1/tasks/{id}"))
+    }
+
+    /// A task at its end, for which this waits up to a minute.
+    #[track_caller]
+    pub(crate) fn finished(&self, id: &str) -> Value {
+        self.task_by(&format!("/api/v1/tasks/{id}?wait=60s"))
+    }
+
+    #[track_caller]
+    fn task_by(&self, path: &str) -> Value {
+        let (status, task) = self.get(path);
+        assert_eq!(status, 200, "{task}");
+        serde_json::from_str(&task).expect("JSON")
     }
 
     /// True when it has ended.

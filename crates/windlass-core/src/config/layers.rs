@@ -75,8 +75,18 @@ pub struct MisspeltVariable {
 /// Finds out whether a variable looks like a setting and is none.
 pub fn misspelt(variable: &str) -> Option<MisspeltVariable> {
     // What the command line reads, what tests and a command that a worker runs are given.
-    const OTHERS: [&str; 10] = [
-        "URL", "TOKEN", "CA_CERT", "TASK_ID", "EPOCH", "ATTEMPT", "TYPE", "QUEUE", "SEED", "BLESS",
+    const OTHERS: [&str; 11] = [
+        "URL",
+        "TOKEN",
+        "CA_CERT",
+        "TASK_ID",
+        "EPOCH",
+        "ATTEMPT",
+        "TYPE",
+        "QUEUE",
+        "CONTROL_FD",
+        "SEED",
+        "BLESS",
     ];
     let rest = variable.strip_prefix(PREFIX)?;
     let known = variables_by_name();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 use windlass_core::store::{Orders, WakeMark, WorkerCard, WorkerRecord};
-use windlass_core::{Claimed, Lease, TaskId, TaskRecord, Timestamp};
+use windlass_core::{Claimed, Ending, Lease, TaskId, TaskRecord, Timestamp};
 use windlass_engine::ClaimPaces;
 
 use super::Control;
@@ -37,6 +37,8 @@ pub(crate) struct Run {
     pub(super) task: Claimed,
     /// When it was handed out, if that was here.
     pub(super) since: Option<Instant>,
+    /// Its worker was asked to stop it, since it is over its time.
+    pub(super) is_overdue: bool,
 }
 
 impl Run {
@@ -58,7 +60,26 @@ impl Run {
             // Of interest to whoever claims, and that was another.
             pending_at: record.claimed_at?,
         };
-        Some(Self { task, since: None })
+        Some(Self { task, since: None, is_overdue: false })
+    }
+
+    /// The ending that a worker's report means. A worker that was asked to stop a run over its time may report the run
+    /// as cancelled. Nobody has cancelled the task: it is retried as after any timeout.
+    pub(super) fn ending(&self, reported: Ending) -> Ending {
+        match reported {
+            Ending::Cancelled if self.is_overdue => self.overdue_ending(),
+            Ending::TimedOut => self.overdue_ending(),
+            reported => reported,
+        }
+    }
+
+    /// The end of a run that is over its time: the deadline, if that came before the timeout.
+    pub(super) fn overdue_ending(&self) -> Ending {
+        let timeout = self.task.claimed_at.after(self.task.spec.timeout);
+        match self.task.spec.extras.deadline {
+            Some(deadline) if deadline <= timeout => Ending::DeadlinePassed { has_started: true },
+            Some(_) | None => Ending::TimedOut,
+        }
     }
 
     /// When it must have ended.
@@ -159,7 +180,7 @@ impl Known {
         let since = Some(Instant::now());
         for task in tasks {
             let task = Claimed { payload: Bytes::new(), ..task.clone() };
-            self.runs.insert(task.id.clone(), Run { task, since });
+            self.runs.insert(task.id.clone(), Run { task, since, is_overdue: false });
         }
         self.count_runs();
     }

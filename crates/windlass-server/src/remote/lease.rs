@@ -44,6 +44,8 @@ pub(crate) struct Ask {
     pub(crate) queues: Queues,
     pub(crate) max: usize,
     pub(crate) wait: Duration,
+    /// Tasks with two crashes or more are welcome.
+    pub(crate) suspects: bool,
 }
 
 /// What bounds a lease: memory for its tasks, and the end of the server.
@@ -140,6 +142,10 @@ pub(super) async fn wait_for_tasks(
     mut first: Option<Handed>,
     LeaseBounds { memory, stop }: LeaseBounds<'_>,
 ) -> Outcome<Leased> {
+    if ask.max == 0 {
+        let control = renew(shared, worker).await?;
+        return Ok(Leased { worker: worker.clone(), tasks: Vec::new(), control });
+    }
     let (end, round) = (Instant::now() + ask.wait, shared.client().config().worker.heartbeat);
     let mut told = None;
     loop {
@@ -217,7 +223,8 @@ pub(super) fn claim_params(
     let limit = turn.limit.min(ask.max + SKIPPED_MAX);
     let quotas = share(&turn.queues, limit, &mut shared.remote().dice.lock());
     let worker = worker.clone();
-    let params = ClaimParams { worker, quotas, limit, suspects_at_most: SUSPECTS_AT_ONCE };
+    let suspects_at_most = if ask.suspects { SUSPECTS_AT_ONCE } else { 0 };
+    let params = ClaimParams { worker, quotas, limit, suspects_at_most };
     Some((params, turn.is_alone))
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass_core::store::{Applied, ApplyParams, GetParams, HeldLeases, Parts, ProgressReport};
-use windlass_core::{Ending, Lease, State, TaskId, TaskRecord, Timestamp, WorkerId};
+use windlass_core::{Lease, State, TaskId, TaskRecord, WorkerId};
 
 use super::known::Run;
 use super::lease::judge;
@@ -51,9 +51,11 @@ pub(crate) async fn pulse(shared: &Shared, caller: &Caller, pulse: Pulse) -> Out
     let held = Some(HeldLeases { leases: held, older_than: on_its_way });
     let orders = beat(shared, &worker, card, Sign { held, progress }).await?;
     let is_lost = |run: &Run| orders.lost.contains(&run.task.lease());
-    let runs: Vec<_> = runs.into_iter().filter(|run| !is_lost(run)).collect();
+    let is_overdue = |run: &Run| run.due() <= orders.now;
+    let runs = runs.into_iter().filter(|run| !is_lost(run));
+    let runs: Vec<_> = runs.map(|run| Run { is_overdue: is_overdue(&run), ..run }).collect();
     let (mut cancel, mut lost) = (names(&orders.cancels), names(&orders.lost));
-    let overdue: Vec<_> = runs.iter().filter(|run| run.due() <= orders.now).collect();
+    let overdue: Vec<_> = runs.iter().filter(|run| run.is_overdue).collect();
     let hopeless = |run: &Run| run.due().after(GRACE) <= orders.now;
     let (ended, late): (Vec<_>, Vec<_>) = overdue.into_iter().cloned().partition(hopeless);
     for run in late {
@@ -61,7 +63,7 @@ pub(crate) async fn pulse(shared: &Shared, caller: &Caller, pulse: Pulse) -> Out
             cancel.push(run.task.id);
         }
     }
-    lost.extend(end(shared, &worker, ended, orders.now).await?);
+    lost.extend(end(shared, &worker, ended).await?);
     let runs = runs.into_iter().filter(|run| !lost.contains(&run.task.id)).collect();
     let told = shared.remote().with(&worker, |known| {
         known.named(runs, on_its_way);
@@ -99,24 +101,11 @@ async fn find_runs(shared: &Shared, worker: &WorkerId, held: &[Lease]) -> Outcom
 }
 
 /// Ends runs that did not stop in time, and answers which are their worker's no more.
-async fn end(
-    shared: &Shared,
-    worker: &WorkerId,
-    runs: Vec<Run>,
-    now: Timestamp,
-) -> Outcome<Vec<TaskId>> {
+async fn end(shared: &Shared, worker: &WorkerId, runs: Vec<Run>) -> Outcome<Vec<TaskId>> {
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let transition = |run: &Run| {
-        let has_deadline_passed = run.task.spec.extras.deadline.is_some_and(|at| at <= now);
-        let ending = if has_deadline_passed {
-            Ending::DeadlinePassed { has_started: true }
-        } else {
-            Ending::TimedOut
-        };
-        judge(shared, &run.task, ending)
-    };
+    let transition = |run: &Run| judge(shared, &run.task, run.overdue_ending());
     let transitions = runs.iter().map(transition).collect();
     let params = ApplyParams { worker: worker.clone(), transitions, then_claim: None };
     let store = shared.store().clone();

@@ -73,7 +73,7 @@ pub(crate) async fn report(
     // Results are taken whatever memory there is; then the next tasks have to wait for it.
     let bytes_max = asking.as_ref().map_or(0, |(_, ask)| claim_bytes_max(shared, ask));
     let claim = bounds.memory.try_hold_claim(bytes_max);
-    let at_once = asking.as_ref().filter(|_| claim.is_some());
+    let at_once = asking.as_ref().filter(|(_, ask)| claim.is_some() && ask.max > 0);
     let (mut applied, handed) = apply(shared, &worker, transitions, at_once).await?;
     bounds.memory.set(handed.as_ref().map_or(0, Handed::bytes));
     drop(claim);
@@ -168,7 +168,7 @@ fn transition(shared: &Shared, run: &Run, said: &Said) -> Transition {
     // The record may tell of a later run: the lease that is reported is the worker's own.
     let mut task = run.task.clone();
     task.epoch = said.lease.epoch;
-    let transition = judge(shared, &task, said.ending.clone());
+    let transition = judge(shared, &task, run.ending(said.ending.clone()));
     match run.since {
         Some(since) => transition.took(since.elapsed()),
         None => transition,

@@ -43,7 +43,7 @@ pub(crate) fn ask(json: &[u8]) -> Outcome<Ask> {
 
 fn read_ask(mut object: Object<'_>) -> Outcome<Ask> {
     let max = match object.take("max") {
-        Some(field) => between(&field, 1, TASKS_MAX)?,
+        Some(field) => between(&field, 0, TASKS_MAX)?,
         None => 1,
     };
     let wait = match object.take("wait") {
@@ -60,11 +60,14 @@ fn read_ask(mut object: Object<'_>) -> Outcome<Ask> {
         Some(field) => queues(&field)?,
         None => vec![(QueueName::new(DEFAULT_QUEUE)?, 1)],
     };
+    let is_strict = object.take("strict").map(|field| field.flag()).transpose()?.unwrap_or(false);
+    let suspects = object.take("suspects").map(|field| field.flag()).transpose()?.unwrap_or(true);
     let (mut worker, mut slots) = (None, None);
     let mut card = WorkerCard {
         queues: weighted.iter().map(|(name, _)| name.clone()).collect(),
         weights: weighted.iter().map(|(_, weight)| *weight).collect(),
-        slots: max,
+        is_strict,
+        slots: max.max(1),
         ..WorkerCard::default()
     };
     if let Some(field) = object.take("worker") {
@@ -78,8 +81,8 @@ fn read_ask(mut object: Object<'_>) -> Outcome<Ask> {
         }
         card.kinds = object.take("types").map(|field| kinds(&field)).transpose()?.flatten();
     }
-    let queues = Queues { weighted, is_strict: false, priorities: PrioritySet::ALL };
-    Ok(Ask { worker, card, slots, queues, max: max as usize, wait })
+    let queues = Queues { weighted, is_strict, priorities: PrioritySet::ALL };
+    Ok(Ask { worker, card, slots, queues, max: max as usize, wait, suspects })
 }
 
 /// Reads the body of a report.
@@ -111,9 +114,9 @@ fn said(field: &Field<'_>, config: &Config) -> Outcome<Said> {
         "failed" => &["error", "after"],
         "discarded" => &["error"],
         "snoozed" => &["after"],
-        "cancelled" | "released" => &[],
+        "cancelled" | "timed_out" | "released" => &[],
         _ => {
-            let known = "completed, failed, discarded, snoozed, cancelled or released";
+            let known = "completed, failed, discarded, snoozed, cancelled, timed_out or released";
             return Err(outcome.refused(format!("use {known}")));
         }
     };
@@ -132,6 +135,7 @@ fn said(field: &Field<'_>, config: &Config) -> Outcome<Said> {
         "discarded" => Ending::Discarded { error },
         "snoozed" => Ending::Snoozed { delay: after.ok_or_else(|| missing(field, "after"))? },
         "cancelled" => Ending::Cancelled,
+        "timed_out" => Ending::TimedOut,
         _ => Ending::Released,
     };
     Ok(Said { lease, ending })
@@ -271,11 +275,15 @@ struct ControlOut {
     /// Seconds between signs of life.
     #[schemars(with = "SecondsWord")]
     heartbeat: Seconds,
+    /// Seconds for which a sign of life renews everything that the worker holds.
+    #[schemars(with = "SecondsWord")]
+    lease: Seconds,
 }
 
 impl ControlOut {
     fn new(control: Control, config: &Config) -> Self {
-        Self { state: control.order, heartbeat: Seconds(config.worker.heartbeat) }
+        let (heartbeat, lease) = (config.worker.heartbeat, config.worker.lease);
+        Self { state: control.order, heartbeat: Seconds(heartbeat), lease: Seconds(lease) }
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
-use windlass_core::Clock;
+use windlass_core::store::{Bid, Duty, Leadership};
+use windlass_core::{Clock, WorkerId};
 use windlass_server::{Bounds, Method};
 use windlass_testkit::faults::Method as Call;
 
@@ -66,7 +67,7 @@ async fn a_worker_leases_runs_and_reports() {
     assert_eq!(got["payload"].to_string(), r#"{"to":9007199254740993}"#);
     assert_eq!((&got["attempts"], &got["worker_id"]), (&json!(1), &leased["worker"]["id"]));
     assert!(got["epoch"].is_string() && got["lease_expires_at"].is_string(), "{got}");
-    assert_eq!(leased["control"], json!({ "state": "run", "heartbeat": 5 }));
+    assert_eq!(leased["control"], json!({ "state": "run", "heartbeat": 5, "lease": 15 }));
     let done = result(&leased, &json!({ "outcome": "completed", "result": { "sent": true } }));
     let answer = report(&api, id(&leased), std::slice::from_ref(&done)).await;
     assert_eq!(answer["results"], json!([{ "id": submitted, "status": "applied" }]));
@@ -89,6 +90,7 @@ async fn every_outcome_does_to_the_task_what_it_says() {
         (json!({ "outcome": "discarded", "error": "no such user" }), "dead_letter", 1),
         (json!({ "outcome": "snoozed", "after": 60 }), "scheduled", 0),
         (json!({ "outcome": "cancelled" }), "cancelled", 1),
+        (json!({ "outcome": "timed_out" }), "retrying", 1),
         (json!({ "outcome": "released" }), "pending", 0),
     ] {
         let api = Api::new();
@@ -221,7 +223,7 @@ async fn a_heartbeat_tells_of_cancels_and_of_lost_leases_and_keeps_progress() {
     let told = heartbeat(&api, id(&leased), &[mine.clone()]).await.is(200);
     assert_eq!(
         told,
-        json!({ "control": { "state": "run", "heartbeat": 5 }, "cancel": [], "lost": [] })
+        json!({ "control": { "state": "run", "heartbeat": 5, "lease": 15 }, "cancel": [], "lost": [] })
     );
     assert_eq!(task(&api, &submitted).await["progress"]["fraction"], 0.25);
     assert_eq!(api.post(&format!("/tasks/{submitted}/cancel"), "").await.status, 202);
@@ -255,6 +257,59 @@ async fn a_run_over_its_time_is_to_stop_and_then_ended_for_it() {
     let late = result(&leased, &json!({ "outcome": "completed" }));
     let told = report(&api, id(&leased), &[late]).await;
     assert_eq!(told["results"][0]["status"], "lease-lost");
+}
+
+#[tokio::test]
+async fn a_run_that_stops_since_it_is_over_its_time_has_timed_out() {
+    for (order, state) in [(None, "retrying"), (Some("cancel"), "cancelled")] {
+        let (api, clock) = Api::timed();
+        let submitted = api.submit(r#"{"timeout":"30s"}"#).await;
+        let leased = lease(&api, None, 1).await;
+        let mine = [held(&leased)];
+        for _ in 0..3 {
+            clock.advance(Duration::from_secs(10));
+            heartbeat(&api, id(&leased), &mine).await.is(200);
+        }
+        if let Some(order) = order {
+            let answer = api.post(&format!("/tasks/{submitted}/{order}"), "").await;
+            assert_eq!(answer.status, 202);
+        }
+        let stopped = result(&leased, &json!({ "outcome": "cancelled" }));
+        let answer = report(&api, id(&leased), &[stopped]).await;
+        assert_eq!(answer["results"][0]["status"], "applied");
+        let task = task(&api, &submitted).await;
+        assert_eq!((&task["state"], &task["attempts"]), (&json!(state), &json!(1)), "{task}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_of_no_tasks_registers_the_worker() {
+    let api = Api::new();
+    let submitted = api.submit("{}").await;
+    let first = lease(&api, None, 0).await;
+    let registered = lease(&api, Some(id(&first)), 0).await;
+    assert_eq!((id(&registered), &registered["tasks"]), (id(&first), &json!([])));
+    assert_eq!(registered["control"]["lease"], 15);
+    heartbeat(&api, id(&first), &[]).await.is(200);
+    assert_eq!(task(&api, &submitted).await["state"], "pending");
+    let body = json!({ "worker_id": id(&first), "lease": { "max": 0 } });
+    let answer = api.post("/results", &body.to_string()).await.is(200);
+    assert_eq!(answer["tasks"], json!([]));
+    assert_eq!(lease(&api, Some(id(&first)), 1).await["tasks"][0]["id"], json!(submitted));
+}
+
+#[tokio::test]
+async fn queues_are_leased_strictly_in_their_order_where_that_is_asked_for() {
+    let api = Api::new();
+    for _ in 0..10 {
+        api.submit(r#"{"queue":"bulk"}"#).await;
+        api.submit(r#"{"queue":"urgent"}"#).await;
+    }
+    let body = json!({ "queues": ["urgent", "bulk"], "strict": true, "max": 12 });
+    let leased = api.post("/leases", &body.to_string()).await.is(200);
+    let queues = leased["tasks"].as_array().unwrap().iter().map(|task| task["queue"].clone());
+    let (urgent, bulk): (Vec<_>, Vec<_>) = queues.partition(|queue| queue == "urgent");
+    assert_eq!((urgent.len(), bulk.len()), (10, 2));
 }
 
 #[tokio::test]
@@ -299,6 +354,25 @@ async fn what_a_worker_does_not_name_comes_back() {
         (&task["state"], &task["attempts"], &task["crashes"]),
         (&json!("pending"), &json!(0), &json!(0))
     );
+}
+
+#[tokio::test]
+async fn a_lease_may_leave_out_tasks_that_crash() {
+    let (api, clock) = Api::timed();
+    let store = api.client.store();
+    let submitted = api.submit("{}").await;
+    let (holder, term_length) = (WorkerId::new("leader"), Duration::from_secs(3_600));
+    let bid = Bid::Seek { holder, term_length };
+    let Leadership::Leading(term) = store.lead(bid).await.unwrap() else { panic!() };
+    for _ in 0..2 {
+        assert_eq!(lease(&api, None, 1).await["tasks"][0]["id"], json!(submitted));
+        clock.advance(Duration::from_secs(16));
+        store.expire(Duty { term, limit: 10 }).await.unwrap();
+    }
+    assert_eq!(task(&api, &submitted).await["crashes"], 2);
+    let leased = api.post("/leases", r#"{"suspects":false}"#).await.is(200);
+    assert_eq!(leased["tasks"], json!([]));
+    assert_eq!(lease(&api, None, 1).await["tasks"][0]["id"], json!(submitted));
 }
 
 #[tokio::test]
@@ -473,7 +547,8 @@ async fn who_hangs_up_while_it_waits_gets_no_task() {
 async fn what_cannot_be_read_is_refused_and_named() {
     let api = Api::new();
     for (path, body, field) in [
-        ("/leases", json!({ "max": 0 }), "max"),
+        ("/leases", json!({ "strict": 1 }), "strict"),
+        ("/leases", json!({ "suspects": "no" }), "suspects"),
         ("/leases", json!({ "max": 101 }), "max"),
         ("/leases", json!({ "wait": "61s" }), "wait"),
         ("/leases", json!({ "queues": [] }), "queues"),

@@ -28,6 +28,8 @@ pub(super) enum Role {
     Dev,
     Serve,
     Worker,
+    /// A worker that reaches its tasks over HTTP.
+    PullWorker,
 }
 
 impl Role {
@@ -36,6 +38,15 @@ impl Role {
             Self::Dev => "dev",
             Self::Serve => "serve",
             Self::Worker => "worker",
+            Self::PullWorker => "pull-worker",
+        }
+    }
+
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Serve => "serve",
+            Self::Worker | Self::PullWorker => "worker",
         }
     }
 
@@ -43,15 +54,15 @@ impl Role {
         matches!(self, Self::Dev | Self::Serve)
     }
 
-    fn arguments(self, command: &str) -> Vec<String> {
-        let mut words: Vec<String> = vec![self.as_str().into()];
+    fn arguments(self, command: &str, port: u16) -> Vec<String> {
+        let mut words: Vec<String> = vec![self.command().into()];
         if self.is_server() {
-            words.extend(["--port", "0"].map(Into::into));
+            words.extend(["--port".into(), port.to_string()]);
         }
         if self != Self::Serve {
             words.extend(["--exec", command].map(Into::into));
         }
-        if self == Self::Worker {
+        if matches!(self, Self::Worker | Self::PullWorker) {
             words.extend(["--concurrency", "10"].map(Into::into));
             for (queue, weight) in QUEUES {
                 words.extend(["--queue".into(), format!("{queue}={weight}")]);
@@ -69,6 +80,8 @@ pub(super) struct Yard {
     pub(super) ground: Box<dyn Ground>,
     pub(super) journal: Arc<Journal>,
     pub(super) serial: AtomicU32,
+    /// Where its server listens; 0 is any port, another one at each start.
+    pub(super) port: u16,
 }
 
 impl Yard {
@@ -86,9 +99,8 @@ impl Yard {
         let seconds = |time: Duration| format!("{}ms", time.as_millis());
         self.journal.say(Fact::ProcessUp { process: id, role: role.as_str().into() })?;
         let child = guard::tethered(&self.binary.to_string_lossy())
-            .args(role.arguments(&command))
-            .args(["--store", &self.ground.url()])
-            .args(self.ground.brokers().iter().flat_map(|broker| ["--broker", broker.as_str()]))
+            .args(role.arguments(&command, self.port))
+            .args(self.place(role))
             .current_dir(&self.folder)
             .env("WINDLASS_WORKER_LEASE", seconds(LEASE))
             .env("WINDLASS_WORKER_HEARTBEAT", seconds(HEARTBEAT))
@@ -101,6 +113,16 @@ impl Yard {
             .spawn()?;
         let journal = Arc::clone(&self.journal);
         Ok(Process { role, id, child: Killed(child), journal, words, is_down: false })
+    }
+
+    /// Where a process finds the tasks.
+    fn place(&self, role: Role) -> Vec<String> {
+        if role == Role::PullWorker {
+            return vec!["--server".into(), format!("http://127.0.0.1:{}", self.port)];
+        }
+        let brokers = self.ground.brokers().into_iter();
+        let brokers = brokers.flat_map(|broker| ["--broker".into(), broker]);
+        ["--store".into(), self.ground.url()].into_iter().chain(brokers).collect()
     }
 }
 

@@ -2,13 +2,17 @@
 
 use std::io::{self, Seek, Write};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::{ChildStderr, ChildStdout};
+use windlass::Context;
 
 use super::group::Running;
+use super::reports::Reports;
 
 /// How long after the shell's end its pipes may stay open. What the shell wrote is there by then; who
 /// still holds them is a process that it has left behind.
@@ -22,16 +26,24 @@ pub(super) struct Output {
     printed_max: usize,
     complained: Vec<u8>,
     complained_max: usize,
+    pub(super) reports: Reports,
 }
 
 impl Output {
     pub(super) fn new(printed_max: usize, complained_max: usize) -> Self {
-        Self { printed: Vec::new(), printed_max, complained: Vec::new(), complained_max }
+        let (printed, complained) = (Vec::new(), Vec::new());
+        Self {
+            printed,
+            printed_max,
+            complained,
+            complained_max,
+            reports: Reports::new(printed_max),
+        }
     }
 
-    /// All of stdout.
-    pub(super) fn printed(self) -> Bytes {
-        self.printed.into()
+    /// The result: what was reported as such, else all of stdout.
+    pub(super) fn result(self) -> Bytes {
+        self.reports.result.unwrap_or_else(|| self.printed.into())
     }
 
     /// The end of stderr.
@@ -51,14 +63,25 @@ pub(super) fn input(payload: &[u8]) -> io::Result<Stdio> {
 }
 
 /// Gathers the output of a command until the shell has exited; false as soon as it has printed more than may
-/// be kept.
-pub(super) async fn listen(running: &mut Running, output: &mut Output) -> io::Result<bool> {
-    let Output { printed, printed_max, complained, complained_max } = output;
+/// be kept and has not reported another result.
+pub(super) async fn listen(
+    running: &mut Running,
+    output: &mut Output,
+    pipe: Receiver,
+    cx: &Context<()>,
+) -> io::Result<bool> {
+    let Output { printed, printed_max, complained, complained_max, reports } = output;
+    let has_result = AtomicBool::new(false);
     let child = running.child();
     let stdout = child.stdout.take().map(ChildStdout::from_std).transpose()?;
     let stderr = child.stderr.take().map(ChildStderr::from_std).transpose()?;
     let gather = async {
         let gather_printed = each(stdout, |chunk| {
+            // With a result of its own, what it prints is for people.
+            if has_result.load(Ordering::Relaxed) {
+                printed.clear();
+                return true;
+            }
             printed.extend_from_slice(chunk);
             printed.len() <= *printed_max
         });
@@ -69,7 +92,12 @@ pub(super) async fn listen(running: &mut Running, output: &mut Output) -> io::Re
             }
             true
         });
-        tokio::try_join!(gather_printed, gather_complained)
+        let gather_reports = async {
+            let note_result = || has_result.store(true, Ordering::Relaxed);
+            reports.read(pipe, *printed_max, cx, note_result).await;
+            Ok(())
+        };
+        tokio::try_join!(gather_printed, gather_complained, gather_reports)
     };
     tokio::pin!(gather);
     let mut is_gathered = false;

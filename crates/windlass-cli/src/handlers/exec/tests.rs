@@ -107,6 +107,77 @@ async fn the_environment_tells_which_task_it_is() {
 }
 
 #[tokio::test]
+async fn a_result_on_descriptor_3_replaces_standard_output() {
+    let command = "echo for people; echo 'result [1.50]' >&$WINDLASS_CONTROL_FD; echo more";
+    assert_eq!(run(command, b"").await, completed(b"[1.50]"));
+    let last = "echo 'result 1' >&3; printf 'result 2' >&3";
+    assert_eq!(run(last, b"").await, completed(b"2"), "the last counts, with or without its end");
+    let failed = run("echo 'result 1' >&3; echo why >&2; exit 1", b"").await;
+    check_failed(&failed, "why");
+}
+
+#[tokio::test]
+async fn what_is_printed_beside_a_result_has_no_bound() {
+    // The sleep: of two pipes nobody knows which is read first.
+    let command = "echo 'result 1' >&3; sleep 0.5; head -c 3000000 /dev/zero";
+    assert_eq!(run(command, b"").await, completed(b"1"));
+    let large = "(printf 'result \"'; head -c 1048576 /dev/zero | tr '\\0' x; echo '\"') >&3";
+    let text = "the command reported a result of more than 1048576 bytes, the most kept";
+    check_failed(&run(large, b"").await, text);
+}
+
+#[tokio::test]
+async fn a_snooze_may_say_for_how_long() {
+    let snoozed = |seconds| Ending::Snoozed { delay: Duration::from_secs(seconds) };
+    assert_eq!(run("echo snooze 90m >&3; exit 75", b"").await, snoozed(5_400));
+    assert_eq!(run("echo snooze 90m >&3", b"").await, completed(b""), "only with its exit code");
+}
+
+#[tokio::test]
+async fn malformed_lines_are_ignored() {
+    let command = "head -c 3000000 /dev/zero >&3; echo >&3; echo progress >&3; echo ok";
+    assert_eq!(run(command, b"").await, completed(b"ok\n"));
+}
+
+#[tokio::test]
+async fn progress_on_descriptor_3_is_that_of_the_run() {
+    let mailbox = Mailbox::new();
+    let command = format!("echo progress 0.25 first >&3; read line < {}", mailbox.path.display());
+    let settings = "[worker]\nheartbeat = \"50ms\"";
+    let mut scene =
+        Scene::start_with(settings, |builder| add_with(builder, exec(command), SHORT)).await;
+    let id = scene.submit("any", b"", Options::new()).await;
+    let progress = async {
+        loop {
+            let record = scene.client.get(&id).await.unwrap().unwrap();
+            if let Some(progress) = record.progress {
+                return (progress.fraction, progress.note);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert_eq!(patiently(progress).await, (0.25, String::from("first")));
+    std::fs::write(&mailbox.path, "\n").unwrap();
+    assert_eq!(scene.ended().await, completed(b""));
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn commands_that_start_at_once_do_not_inherit_each_others_pipes() {
+    let pipes = "for f in /proc/$$/fd/*; do readlink $f; done | grep pipe | sort -u | wc -l";
+    let command = format!("count=$({pipes}); echo \"result $count\" >&3");
+    let alone = run(&command, b"").await;
+    let mut scene = Scene::start(Some(&command)).await;
+    for _ in 0..40 {
+        scene.submit("any", b"", Options::new()).await;
+    }
+    for _ in 0..40 {
+        assert_eq!(scene.ended().await, alone);
+    }
+    scene.end().await;
+}
+
+#[tokio::test]
 async fn secrets_of_the_worker_do_not_reach_the_command() {
     let secrets = [
         "WINDLASS_TOKEN",

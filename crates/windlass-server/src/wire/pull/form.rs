@@ -17,7 +17,21 @@ pub(crate) const LEASE: Form = Form::new(
             Sort::Either(&[NAMES, WEIGHTS]),
             "Names, or names with weights; `default` if absent",
         ),
-        entry("max", Sort::Count { least: 1, most: TASKS_MAX }, "Most tasks; 1 if absent"),
+        entry(
+            "strict",
+            Sort::Flag,
+            "Serve the queues in the order given: the next only while those before are empty",
+        ),
+        entry(
+            "max",
+            Sort::Count { least: 0, most: TASKS_MAX },
+            "Most tasks; 1 if absent; 0 only registers the worker",
+        ),
+        entry(
+            "suspects",
+            Sort::Flag,
+            "With false no task that has crashed twice or more; yes if absent, one at a time",
+        ),
         entry("wait", Sort::Wait, "How long to wait for a task, up to 60 s; not at all if absent"),
     ],
 );
@@ -76,7 +90,15 @@ const RESULT_FIELDS: [Entry; 7] = [
     entry("epoch", Sort::Epoch, "The run, as the lease has told it"),
     entry(
         "outcome",
-        Sort::OneOf(&["completed", "failed", "discarded", "snoozed", "cancelled", "released"]),
+        Sort::OneOf(&[
+            "completed",
+            "failed",
+            "discarded",
+            "snoozed",
+            "cancelled",
+            "timed_out",
+            "released",
+        ]),
         "How it ended",
     ),
     entry("result", Sort::Anything, "What came of it; completed"),
