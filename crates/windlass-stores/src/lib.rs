@@ -4,6 +4,10 @@
 //! names in it; its statements are files under `sql/`, named after the methods of the trait.
 //! Stores do not import each other.
 
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres", feature = "redis")),
+    expect(dead_code, reason = "other processes broadcast only where a store is shared")
+)]
 mod broadcasts;
 mod changing;
 #[cfg(any(feature = "postgres", feature = "redis"))]
@@ -15,6 +19,10 @@ mod damage_log;
 pub mod hybrid;
 pub mod memory;
 #[cfg(feature = "postgres")]
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, unused_imports, reason = "brokers in front of PostgreSQL are Redis servers")
+)]
 pub mod postgres;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod queue_sweep;

@@ -141,7 +141,7 @@ impl Wakes {
 
     /// Tells that anything may have happened: another process has written.
     #[cfg_attr(
-        not(any(feature = "sqlite", feature = "postgres")),
+        not(any(feature = "sqlite", feature = "postgres", feature = "redis")),
         expect(dead_code, reason = "only shared stores need it")
     )]
     pub(crate) fn ring_all(&self) {

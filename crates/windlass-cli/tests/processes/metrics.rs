@@ -93,8 +93,10 @@ fn check_with_promtool(process: &Server) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("promtool, which cargo xtask setup installs");
-    promtool.stdin.take().unwrap().write_all(exposition.as_bytes()).unwrap();
-    let output = promtool.wait_with_output().unwrap();
+    let mut input = promtool.stdin.take().expect("a pipe");
+    input.write_all(exposition.as_bytes()).expect("promtool reads it all");
+    drop(input);
+    let output = promtool.wait_with_output().expect("promtool ends");
     let findings = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && findings.is_empty(), "{findings}");
 }

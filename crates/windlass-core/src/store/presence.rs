@@ -41,16 +41,11 @@ pub struct WorkerCard {
     /// What it does at present.
     pub doing: RunOrder,
     /// Its process leads: it does the upkeep for all.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_leader: bool,
     /// The kinds that it handles; nothing for a worker that handles every kind, and for one that does not say.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "kinds::read_stored")]
     pub kinds: Option<HandledKinds>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// What a queue or worker is told to do, or does.

@@ -10,6 +10,9 @@ use windlass::tokio_postgres;
 
 use crate::shop::{Ship, Shop};
 
+/// What happened, in which attempt, at which worker, and the message.
+type EventRow = (String, Option<i32>, Option<String>, Option<String>);
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One succeeds at once, two fails once, and three is beyond help.
@@ -72,7 +75,7 @@ async fn events_are_the_timeline_of_each_task() {
         );
         let found = rows(&shop, &text).await;
         assert!(found.iter().all(|row| row.get(4)));
-        let found: Vec<(String, Option<i32>, Option<String>, Option<String>)> =
+        let found: Vec<EventRow> =
             found.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))).collect();
         assert_eq!(found, expected, "{id}");
     }
