@@ -454,7 +454,7 @@ macro_rules! topic {
                 a_crash_is_told_with_the_worker_that_was_lost,
                 a_leave_and_a_give_back_are_told_as_released,
                 each_change_is_told_with_who_asked,
-                a_task_handled_elsewhere_waits_where_it_stood_without_a_trace,
+                a_task_handled_elsewhere_is_pending_again_without_a_trace,
                 a_task_that_nobody_handles_says_why_it_waits,
                 a_cancel_of_a_run_is_told_as_request_and_as_end,
                 every_way_into_cancelled_ends_the_story_with_it,

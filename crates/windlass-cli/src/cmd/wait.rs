@@ -120,9 +120,10 @@ mod tests {
             assert_eq!(unserved(queue, kind, workers).as_deref(), expected, "{workers:?}");
         };
         check(&[], "mail", "a", Some("no live worker serves queue mail"));
-        check(&[gone.clone()], "mail", "a", Some("no live worker serves queue mail"));
-        check(&[some.clone()], "mail", "a", None);
-        check(&[some.clone()], "jobs", "c", Some("no live worker handles type c in queue jobs"));
+        check(std::slice::from_ref(&gone), "mail", "a", Some("no live worker serves queue mail"));
+        let alone = std::slice::from_ref(&some);
+        check(alone, "mail", "a", None);
+        check(alone, "jobs", "c", Some("no live worker handles type c in queue jobs"));
         check(&[some, every, gone], "mail", "c", None);
     }
 }

@@ -65,7 +65,7 @@ pub async fn every_ending_but_success_is_told_with_its_run(s: Scene) {
     }
 }
 
-pub async fn a_task_handled_elsewhere_waits_where_it_stood_without_a_trace(s: Scene) {
+pub async fn a_task_handled_elsewhere_is_pending_again_without_a_trace(s: Scene) {
     let worker = s.worker().await;
     let ids = s.submit_many(3).await;
     for _ in 0..3 {

@@ -261,6 +261,8 @@ pub async fn every_ending_takes_its_task_where_core_decides(s: Scene) {
         (snoozed(5), 0),
         (Ending::PutOff, 0),
         (Ending::Released, 0),
+        (Ending::HandledElsewhere, 0),
+        (Ending::Unhandled { delay: SECOND }, 0),
         (Ending::Cancelled, 1),
     ];
     for (number, (ending, attempts)) in endings.into_iter().enumerate() {

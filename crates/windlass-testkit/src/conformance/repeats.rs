@@ -6,7 +6,7 @@ use windlass_core::store::{Applied, Filter, Inserted};
 use windlass_core::{Ending, NewTask, Reason, State};
 
 use crate::draft::{draft, until_finished};
-use crate::scene::{Scene, completed, discarded, failed, snoozed};
+use crate::scene::{SECOND, Scene, completed, discarded, failed, snoozed};
 
 pub async fn a_repeated_insert_is_new_again_and_stores_nothing_twice(s: Scene) {
     let task = s.make(draft()).await;
@@ -155,6 +155,8 @@ pub async fn a_repeated_apply_is_recognised_after_every_ending(s: Scene) {
         snoozed(5),
         Ending::PutOff,
         Ending::Released,
+        Ending::HandledElsewhere,
+        Ending::Unhandled { delay: SECOND },
         Ending::Cancelled,
     ];
     for (number, ending) in endings.into_iter().enumerate() {

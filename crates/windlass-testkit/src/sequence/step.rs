@@ -282,6 +282,8 @@ fn ending() -> impl Strategy<Value = Ending> {
         1 => time().prop_map(|delay| Ending::Snoozed { delay }),
         1 => Just(Ending::PutOff),
         2 => Just(Ending::Released),
+        1 => Just(Ending::HandledElsewhere),
+        1 => time().prop_map(|delay| Ending::Unhandled { delay }),
         1 => Just(Ending::Cancelled),
     ]
 }
