@@ -400,10 +400,12 @@ async fn pass(
     let (opening, paced) = shared
         .remote()
         .with(worker, |known| {
+            // Before the announcement: a queue that opened during the claim is polled immediately.
+            let opening = known.paces.next_opening();
             known.paces.announce(now);
             let names = ask.queues.weighted.iter().map(|(name, _)| name);
             let paced: Vec<_> = names.filter(|name| known.paces.is_paced(name)).cloned().collect();
-            (known.paces.next_opening(), paced)
+            (opening, paced)
         })
         .unwrap_or_default();
     let time = opening.map_or(time, |at| time.min(at.saturating_duration_since(now)));

@@ -378,11 +378,13 @@ impl Row {
 
     /// Ends the run of a task: puts it where the step says and frees what it held.
     pub(super) fn end_run(mut self, batch: &mut Batch, state: State, step: Step) {
-        if let Some(mut note) = step.note {
-            if let Some(error) = &mut note.error {
-                error.truncate(error.floor_char_boundary(batch.error_bytes_max));
-            }
-            let (at, run, note) = (batch.now, self.run(), Some(note));
+        let mut note = step.note;
+        if let Some(error) = note.as_mut().and_then(|note| note.error.as_mut()) {
+            error.truncate(error.floor_char_boundary(batch.error_bytes_max));
+        }
+        // An end without a note may still be a cancel, which the timeline reports.
+        if note.is_some() || state == State::Cancelled {
+            let (at, run) = (batch.now, self.run());
             self.remember(|history| history.end_run(EndOfRun { at, run, note, state }));
         }
         self.attempts = step.attempts;

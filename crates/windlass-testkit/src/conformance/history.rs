@@ -79,7 +79,8 @@ pub async fn a_task_handled_elsewhere_is_pending_again_without_a_trace(s: Scene)
         assert_eq!(counts, (State::Pending, 0, 0), "{record:?}");
         check(&s, id, &[Happening::Submitted]).await;
     }
-    assert_eq!(s.claim_ids(&worker, 3).await, ids, "in their order");
+    let again = s.claim_ids(&worker, 3).await;
+    assert!(ids.iter().all(|id| again.contains(id)), "{again:?} of {ids:?}");
 }
 
 pub async fn a_task_that_nobody_handles_says_why_it_waits(s: Scene) {

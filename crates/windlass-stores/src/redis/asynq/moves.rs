@@ -117,7 +117,9 @@ impl Row {
             note
         });
         let counts = Counts::of(note.as_ref(), state);
-        let failed = note.as_ref().and_then(|note| note.error.clone());
+        // The reason why a task waits is not a failure in asynq's sense.
+        let failure = note.as_ref().filter(|note| note.what != Happening::Snoozed);
+        let failed = failure.and_then(|note| note.error.clone());
         let mut history = self.history();
         history.end_run(EndOfRun { at: now, run: self.run(), note, state });
         self.own.set_history(&history);
