@@ -1,7 +1,5 @@
 //! Queues and tasks in the hands of an operator, through the client.
 
-#![expect(clippy::unwrap_used, reason = "a test says what it expected by panicking")]
-
 use std::time::Duration;
 
 use windlass_core::{ErrorKind, State};
