@@ -100,7 +100,7 @@ async fn a_task_that_loses_its_workers_too_often_is_logged() {
     let seat = fleet.seat();
     let hang = |_: Do, _: Context<()>| std::future::pending();
     let dying = seat.worker().handle(hang).start().await.unwrap();
-    let leader = fleet.worker().queue("none", 1).start().await.unwrap();
+    let leader = fleet.worker().handle(hang).queue("none", 1).start().await.unwrap();
     let task = fleet.submit_with(1, Options::new().max_crashes(0)).await;
     tokio::time::sleep(SECOND * 5).await;
     seat.faults.cut();

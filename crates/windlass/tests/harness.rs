@@ -75,7 +75,7 @@ async fn a_task_out_of_retries_is_dead_and_says_why() {
     let task = harness.task(&handle).await.unwrap();
     assert_eq!((task.state, task.attempts), (State::DeadLetter, 3));
     assert_eq!(task.history.last_error(), Some("no luck"));
-    assert!(handle.output().await.unwrap_err().to_string().contains("no luck"));
+    assert!(handle.output().await.unwrap_err().chain().contains("no luck"));
 }
 
 #[tokio::test]

@@ -250,7 +250,7 @@ async fn after_a_rollback_the_task_ends_as_the_handler_says() {
     let worker = worker.start().await.unwrap();
     let failing = shop.client.enqueue(Ship(1)).await.unwrap();
     let fine = shop.client.enqueue(Ship(2)).await.unwrap();
-    assert!(soon(failing.wait()).await.unwrap_err().to_string().contains("changed my mind"));
+    assert!(soon(failing.wait()).await.unwrap_err().chain().contains("changed my mind"));
     assert_eq!(soon(fine.wait()).await.unwrap(), 20);
     worker.stop().await.unwrap();
     assert_eq!(shop.shipped(), 0);
