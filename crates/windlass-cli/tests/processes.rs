@@ -136,8 +136,11 @@ fn a_type_that_no_worker_knows_waits_for_one_that_does() {
     let id = submit(&server, &json!({"type": "from.the.future"}));
     let told = place.run(&["task", "wait", &id, "--timeout", "1s"]).exits(7);
     assert!(told.err.contains("still"), "{told}");
-    let task = place.run(&["task", "show", &id]).exits(0).json();
-    assert_eq!((&task["state"], &task["attempts"]), (&json!("scheduled"), &json!(0)));
+    // The worker claims it again and again, to look for a handler.
+    eventually("it waits, and no attempt is spent", || {
+        let task = place.run(&["task", "show", &id]).exits(0).json();
+        (&task["state"], &task["attempts"]) == (&json!("scheduled"), &json!(0))
+    });
     server.signal("-TERM");
     assert_eq!(server.wait(), Some(0));
 }
