@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use crate::exit::{Code, Done, Failure};
 use crate::output::tell;
 
-/// True when it is wanted. A person who says no is told that nothing changed, and that is no error.
+/// True when the person agrees. After a no, the command prints that nothing changed and succeeds.
 pub(crate) async fn confirm(question: &str, is_sure: bool) -> Done<bool> {
     if is_sure {
         return Ok(true);

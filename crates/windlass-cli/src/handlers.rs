@@ -30,7 +30,7 @@ pub(crate) fn register(
     }
 }
 
-/// Gives a worker a command for all kinds. Whoever uses it calls [`settled`] after the worker has ended.
+/// Gives a worker a command for all kinds. The caller awaits [`settled`] after the worker has ended.
 pub(crate) fn register_exec(builder: WorkerBuilder<()>, exec: Exec) -> WorkerBuilder<()> {
     exec::add(builder, exec)
 }

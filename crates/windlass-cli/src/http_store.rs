@@ -104,7 +104,7 @@ impl HttpStore {
         self.shared.terms
     }
 
-    /// A lease of up to so many tasks of these queues.
+    /// Leases up to `max` tasks of these queues.
     async fn lease(
         &self,
         id: &WorkerId,
@@ -281,8 +281,8 @@ impl Store for HttpStore {
         }
         let since = params.since.unwrap_or_default();
         let mut heard = self.shared.heard.subscribe();
-        let told = heard.wait_for(|heard| heard.mark > since);
-        match tokio::time::timeout(params.at_most, told).await {
+        let newer_state = heard.wait_for(|heard| heard.mark > since);
+        match tokio::time::timeout(params.at_most, newer_state).await {
             Ok(_) => Ok(Wake::Orders),
             Err(_) => Ok(Wake::TimedOut),
         }

@@ -1,4 +1,4 @@
-//! A line in the log for each task that becomes a dead letter at the end of a run, whoever ran it. Tasks whose worker
+//! A line in the log for each task that becomes a dead letter at the end of a run, in whatever worker it ran. Tasks whose worker
 //! was lost too often are logged by the store, which decides that.
 
 use windlass_core::store::Applied;

@@ -30,7 +30,7 @@ macro_rules! warn_unless_outage {
 }
 pub(crate) use warn_unless_outage;
 
-/// Whether the store answers, as far as calls of this process tell.
+/// Whether the store answers, as far as calls of this process show.
 #[derive(Default)]
 pub(crate) struct Outage {
     /// Spares successful calls the lock.

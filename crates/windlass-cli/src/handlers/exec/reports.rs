@@ -6,7 +6,7 @@
 //! | `result JSON` | the result, in place of the standard output |
 //! | `snooze DURATION` | after this, not after 10 s, the task runs again if the command exits with 75 |
 //!
-//! The last line of a sort counts. A line that is none of these is logged once in a run, and ignored.
+//! The last line of a sort counts. The worker ignores any other line, and logs the first such line of a run.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
